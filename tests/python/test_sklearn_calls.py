@@ -258,3 +258,64 @@ def test_rows_left_to_train_on_weigh_something() -> None:
     model = MLPClassifier((3,), early_stopping=True, random_state=25, n_jobs=1, max_iter=2)
     with pytest.raises(ValueError, match="early_stopping does not hold out have weight 0"):
         model.fit(x, y, np.arange(20) == 3)
+
+
+def test_balanced_classes_count_weights() -> None:
+    settings: dict[str, Any] = {
+        "solver": "lbfgs",
+        "alpha": 0.1,
+        "random_state": 0,
+        "class_weight": "balanced",
+    }
+    count, rare = np.arange(len(DIGIT)) % 3, DIGIT == 3
+    weighed = MLPClassifier((), **settings).fit(DIGITS, rare, count)
+    repeated = MLPClassifier((), **settings).fit(np.repeat(DIGITS, count, axis=0), np.repeat(rare, count))
+    np.testing.assert_allclose(weighed.predict_proba(DIGITS), repeated.predict_proba(DIGITS), atol=1e-6)
+
+
+@pytest.mark.parametrize(("first", "then"), [("squared_error", "huber"), ("huber", "squared_error")])
+def test_another_loss_has_the_whole_learning_rate(first: str, then: str) -> None:
+    settings: dict[str, Any] = {"solver": "sgd", "momentum": 0, "delta": 1e6, "random_state": 0}
+    changed, same = (MLPRegressor(loss, **settings).partial_fit(DIGITS, DIGIT) for loss in (first, then))
+    changed.set_params(loss=then).partial_fit(DIGITS, DIGIT)
+    same.partial_fit(DIGITS, DIGIT)
+    np.testing.assert_allclose(changed.coefs_[0], same.coefs_[0], rtol=1e-4, atol=1e-6)
+
+
+def test_a_warm_start_with_another_loss_has_a_best_of_its_own() -> None:
+    model = MLPRegressor("quantile", (8,), warm_start=True, max_iter=30, random_state=0).fit(DIGITS, DIGIT)
+    model.set_params(loss="squared_error").fit(DIGITS, 50 * DIGIT)
+    assert model.n_iter_ == 30 and not model.stopped_
+
+
+def test_one_class_is_scored_as_by_score() -> None:
+    model = MLPClassifier((3,), max_iter=3, early_stopping=True, random_state=0).fit(DIGITS, DIGIT * 0 + 7)
+    assert model.validation_scores_ == [1, 1, 1] == [model.score(DIGITS, DIGIT * 0 + 7)] * 3
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_predictions_beyond_numbers_score_nan() -> None:
+    model = MLPRegressor("poisson", (3,), activation="identity", max_iter=2, random_state=0)
+    model.fit(DIGITS, DIGIT, X_val=np.r_[DIGITS, -DIGITS] * 1e6, y_val=np.r_[DIGIT, DIGIT])
+    assert np.isnan(model.validation_scores_).all()
+
+
+def test_an_interrupt_before_the_network_leaves_what_was_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    model, new = MLPClassifier(max_iter=3, random_state=0).fit(DIGITS, DIGIT), MLPClassifier()
+    before = model.predict(DIGITS)
+    monkeypatch.setattr("pdnn.sklearn.perceptron.build", interrupted)
+    for each in (model, new):
+        with pytest.raises(KeyboardInterrupt):
+            each.fit(DIGITS, DIGIT > 4)
+    np.testing.assert_array_equal(model.predict(DIGITS), before)
+    with pytest.raises(NotFittedError):
+        new.predict(DIGITS)
+
+
+def test_no_classes_and_long_numbers() -> None:
+    with pytest.raises(ValueError, match="classes: got none"):
+        MLPClassifier().partial_fit(DIGITS, DIGIT, classes=[])
+    MLPRegressor(max_iter=2, random_state=0).fit(DIGITS, DIGIT.astype(np.longdouble))

@@ -209,7 +209,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         codes = self._codes(self._outputs(X))
         if self._multilabel:
             return codes.astype(np.int64)
-        return np.asarray(self.classes_[np.minimum(codes, len(self.classes_) - 1)])
+        return np.asarray(self.classes_[codes])
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of classes in the order of `classes_`, or of labels, shape (n, classes), float64."""
@@ -231,7 +231,9 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         """Class numbers, or a boolean for each label."""
         if self.out_activation_ == "softmax":
             return np.asarray(np.argmax(outputs, axis=1))
-        return outputs > 0 if self._multilabel else (outputs[:, 0] > 0).astype(np.int64)
+        if self._multilabel:
+            return outputs > 0
+        return np.minimum(outputs[:, 0] > 0, len(self.classes_) - 1).astype(np.int64)  # there may be one
 
     def _score_of(self, outputs: Array, targets: Array, weight: Array | None) -> float:
         right = self._codes(outputs) == targets
@@ -240,11 +242,13 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     def _counted(self, y: Array, weight: Array | None) -> Array | None:
         if self.class_weight is None:
             return weight
-        rows = y if self._multilabel else y.ravel()
-        if self.class_weight != "balanced":  # which classes there are does not depend on the rows
+        if self.class_weight == "balanced":
+            columns = y.T if self._multilabel else [y.ravel()]
+            by_class = np.prod([_balanced(column, weight) for column in columns], axis=0)
+        else:  # which classes there are does not depend on the rows
             known = np.tile([[0], [1]], y.shape[1]) if self._multilabel else self.classes_
-            rows = np.concatenate([known, rows])
-        by_class = compute_sample_weight(self.class_weight, rows)[-len(y) :]
+            rows = np.concatenate([known, y if self._multilabel else y.ravel()])
+            by_class = compute_sample_weight(self.class_weight, rows)[-len(y) :]
         if not (np.isfinite(by_class).all() and by_class.min() >= 0):
             raise ValueError(f"class_weight={self.class_weight}: expected finite numbers, 0 or more")
         return np.asarray(by_class if weight is None else weight * by_class)
@@ -265,6 +269,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
             y = column_or_1d(y, warn=True)
         if new:
             self.classes_ = unique_labels(y)
+        if not len(self.classes_):
+            raise ValueError("classes: got none; pass those of all calls")
         if new or "_multilabel" not in vars(self):
             self._multilabel = y.ndim == 2
         if self._multilabel != (y.ndim == 2) or (y.ndim == 2 and y.shape[1] != len(self.classes_)):
@@ -316,3 +322,12 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _balanced(labels: Array, weight: Array | None) -> Array:
+    """What balances the classes: n / (classes · rows of the class), where rows count their weight."""
+    codes = np.unique(labels, return_inverse=True)[1]
+    counts = np.bincount(codes, weight).astype(np.float64)
+    there = counts > 0
+    shares = np.divide(counts.sum() / max(there.sum(), 1), counts, out=np.zeros(len(counts)), where=there)
+    return np.asarray(shares[codes])

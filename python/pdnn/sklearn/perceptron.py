@@ -58,12 +58,12 @@ class Perceptron(QuasiNewton):
             If data or parameters are not as expected, or the loss or the network did not stay finite. What
             was fitted before is left as it was.
         """
-        with self._undone_by_errors():
+        with self._undone_by_errors(anew=not self.warm_start):
             return self._fit(X, y, sample_weight, X_val, y_val, incremental=False)
 
     @contextmanager
-    def _undone_by_errors(self) -> Iterator[None]:
-        """An error leaves what was fitted before, or nothing where nothing was."""
+    def _undone_by_errors(self, anew: bool = False) -> Iterator[None]:
+        """An error, or an interrupt before there is a network to train, leaves what was fitted before."""
         before = vars(self).copy()
         if "_progress" in before:
             before["_progress"] = copy(self._progress)
@@ -71,7 +71,10 @@ class Perceptron(QuasiNewton):
         learned = [values.copy() for values in self._learned()] if "model_" in before else []
         try:
             yield
-        except Exception:
+        except BaseException as error:
+            begun = "model_" in vars(self) and not (anew and self.model_ is before.get("model_"))
+            if begun and not isinstance(error, Exception):
+                raise  # an interrupted training keeps what was learned
             self.__dict__ = before
             for name, length in lengths.items():
                 del before[name][length:]

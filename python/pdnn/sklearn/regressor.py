@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -24,8 +25,9 @@ Self = TypeVar("Self", bound="MLPRegressor")
 class MLPRegressor(RegressorMixin, Perceptron):
     """A multilayer perceptron that predicts numbers, in the place of ``sklearn.neural_network.MLPRegressor``.
 
-    It minimizes a loss summed over outputs. `loss_` and `loss_curve_` have its mean over outputs, as
-    scikit-learn's. Parameters that are not listed, and attributes, are those of `MLPClassifier`.
+    It minimizes a loss summed over outputs. `loss_` and `loss_curve_` have its mean over outputs (of
+    "poisson" the sum), as scikit-learn's. Parameters that are not listed, and attributes, are those of
+    `MLPClassifier`.
 
     Parameters
     ----------
@@ -109,11 +111,16 @@ class MLPRegressor(RegressorMixin, Perceptron):
         return outputs[:, 0] if self.n_outputs_ == 1 else outputs
 
     def _score_of(self, outputs: Array, targets: Array, weight: Array | None) -> float:
-        return float(r2_score(targets, self._linked(outputs), sample_weight=weight))
+        predictions = self._linked(outputs)
+        if not np.isfinite(predictions).all():
+            return nan  # as scikit-learn; r2_score would take it for a fault of the data
+        return float(r2_score(targets, predictions, sample_weight=weight))
 
     def _encoded(self, y: Array, new: bool) -> Array:
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y has dtype {y.dtype}, expected numbers; for classes there is MLPClassifier")
+        if y.dtype.itemsize > 8:  # longdouble
+            y = y.astype(np.float64)
         if np.isnan(y).any():  # None becomes NaN behind scikit-learn's check
             raise ValueError("y has missing numbers (None); leave their rows out")
         if self.loss == "poisson" and (y < 0).any():

@@ -44,6 +44,8 @@ class Progress:
         Parameters and buffers of the best validation score.
     ended : bool
         Whether calls of `partial_fit` have stopped early.
+    loss : str
+        The regressor's `loss` that all this is of.
     """
 
     optimizer: dict[str, Any] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class Progress:
     stale: int = 0
     best: tuple[Array, ...] = ()
     ended: bool = False
+    loss: str = ""
 
 
 class Stochastic(Fitted):
@@ -78,6 +81,9 @@ class Stochastic(Fitted):
         if work.incremental and self.early_stopping and self._progress.stale > self.n_iter_no_change:
             self._progress.stale = 0  # a `fit` stopped early: passes are counted anew
         self.stopped_ = False
+        if (loss := vars(self).get("loss", "")) != self._progress.loss:  # another's moments and values
+            self._progress.loss, self._progress.optimizer, self._progress.stale = loss, {}, 0
+            self.best_loss_ = None
         if held_out is not None and self.validation_scores_ is None:
             self.validation_scores_, self.best_validation_score_ = [], -inf
         if not self.early_stopping and self.best_loss_ is None:
