@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +240,18 @@ def test_the_test_rows_are_drawn_as_scikit_learn_draws_them(file: Path) -> None:
         ("a,b\n", -1, "has no rows of numbers"),
         ("", -1, "has no columns divided by"),
         ("1\n2\n", -1, "has no columns divided by"),
+        ("a,b,c\n1,2,12%\n1,2,13%\n", "c", 'line 2: column "c" is "12%", expected a number with a decimal'),
+        ("a,b,c\n1,2,$12.50\n1,2,$13\n", "c", r'column "c" is "\$12.50", expected a number'),
+        ("a;b;c\n1;2;1,5E+03\n1;2;2,5E+03\n", "c", r'column "c" is "1,5E\+03", expected a number'),
+        (
+            "a,b,c\n1,2,1\u2019234.5\n1,2,2\u2019345.5\n",
+            "c",
+            'column "c" is "1\u2019234.5", expected a number',
+        ),
+        ("a,b,c\n1,2,\u221212\n1,2,\u221213\n", "c", 'column "c" is "\u221212", expected a number'),
+        ("a,b,c\n1,inf,0\n1,2,1\n", "c", 'column "b" is "inf", expected a number that is finite'),
+        ("1 2 3\n1 2\n", -1, "line 2: has 2 columns, the first line 3"),
+        ("a,b,y,\n1,2,0,\n3,4,1,\n", -1, "what follows a delimiter at the ends of lines"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(
@@ -271,3 +285,57 @@ def test_a_draw_that_could_not_be_repeated_is_refused(file: Path, seed: Any) -> 
     file.write_text("1,2\n3,4\n5,6\n7,8\n")
     with pytest.raises((TypeError, ValueError), match=rf"table\.csv: seed (is|=) {seed!r}.* from 0"):
         datasets.csv(file, True, test=0.5, seed=seed)
+
+
+def test_a_header_of_numbers_is_no_sample_of_a_class_of_its_own(file: Path) -> None:
+    file.write_text("400.5,410.5,species\n1,2,x\n3,4,z\n5,6,x\n7,8,z\n")
+    with pytest.raises(ValueError, match=r'line 1: is "species" the name of a class.*header=True'):
+        datasets.csv(file)
+    assert len(datasets.csv(file, True, test=0, header=True)) == 4
+    assert len(datasets.csv(file, True, test=0, header=False)) == 5
+
+
+def test_quotation_marks_may_hold_other_delimiters_and_line_ends(file: Path) -> None:
+    file.write_text('"1"|"2"|"a; b"\n"3"|"4"|"c; d"\n')
+    data = datasets.csv(file, True, test=0, header=False)
+    assert data.x.tolist() == [[1, 2], [3, 4]] and [*data.classes] == ["a; b", "c; d"]
+    file.write_text('a kind\n1 "x\ny"\n2 z\n')
+    assert [*datasets.csv(file, True, test=0).classes] == ["x\ny", "z"]
+
+
+def test_an_archive_is_told(file: Path) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("train.csv", "a,b\n" + "1,2\n" * 100)
+    with pytest.raises(ValueError, match="zip archive"):
+        datasets.csv(file)
+
+
+def test_a_column_is_no_part() -> None:
+    with pytest.raises(TypeError, match="train is 1, expected True, False or None"):
+        datasets.mnist_mini(1)  # type: ignore[call-overload]
+
+
+def test_npz_names_in_one_part_only_are_refused(tmp_path: Path) -> None:
+    x = np.zeros((2, 3))
+    np.savez(tmp_path / "set.npz", x_train=x, y_train=["a", "b"], x_test=x, y_test=[0, 1])
+    with pytest.raises(ValueError, match=r"set\.npz: labels of only one part are names"):
+        datasets.npz(tmp_path / "set.npz")
+
+
+def test_mnist_may_lie_unpacked_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a network they were not found."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a download")
+
+    folder = tmp_path / "pdnn" / "mnist"
+    folder.mkdir(parents=True)
+    for part in ("train", "t10k"):
+        (folder / f"{part}-images-idx3-ubyte").write_bytes(
+            struct.pack(">4I", 0x803, 2, 28, 28) + bytes(2 * 784)
+        )
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 2) + bytes(2))
+    monkeypatch.delenv("PDNN_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("pdnn.datasets.mnist_files.fetch", refuse)
+    assert [len(part) for part in datasets.mnist()] == [2, 2]

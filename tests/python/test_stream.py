@@ -247,3 +247,10 @@ def test_broken_files_are_refused_by_name(data: Stream, tmp_path: Path) -> None:
         (tmp_path / "broken.npy").write_bytes(content)
         with pytest.raises(ValueError, match=r"broken\.npy: not a sound \.npy file"):
             Stream(tmp_path / "broken.npy", Y)
+
+
+def test_labels_in_a_list_are_checked_as_a_datasets() -> None:
+    with pytest.raises(TypeError, match="y holds strings beside values of type float"):
+        Stream(np.zeros((3, 2)), ["b", float("nan"), "b"])
+    torch = pytest.importorskip("torch", reason="passes a tensor of PyTorch: pip install torch")
+    assert Stream(torch.zeros(2, 2), [0, 1]).sample_shape == (2,)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import integer
+from pdnn.checks import flag, integer
 from pdnn.data.checks import Array
 
 BLOCK = 1024  # images resized at a time, so that the intermediate arrays stay small
@@ -44,6 +44,7 @@ class PadCropFlip:
 
     def __post_init__(self) -> None:
         integer(self, "padding", self.padding, 0)
+        flag(self, "flip", self.flip)
 
     def tell(self, source: Any, seed: int, epoch: int) -> None:
         """Sets this augmentation of a source of the core, from now on; ValueError if that is no images."""

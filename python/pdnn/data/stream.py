@@ -82,6 +82,7 @@ class Stream(Dataset):
         samples = _opened(x)
         if is_sparse(samples):
             raise TypeError("Stream: x is sparse; pass a Dataset, or blocks of it as a BlockStream")
+        samples = samples if isinstance(samples, np.ndarray) else np.asarray(samples)
         if samples.dtype not in READ or not samples.flags.c_contiguous:
             order = "" if samples.flags.c_contiguous else ", not in C order"
             raise TypeError(
@@ -189,7 +190,7 @@ def _touch(part: Array) -> None:
 def _opened(given: Any) -> Any:
     """An array that is given, or the array of a .npy file, mapped."""
     if not isinstance(given, str | os.PathLike):
-        return given if hasattr(given, "dtype") else np.asarray(given)
+        return given
     try:
         return np.lib.format.open_memmap(given, mode="r")
     except (EOFError, ValueError) as error:

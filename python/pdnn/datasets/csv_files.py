@@ -18,6 +18,7 @@ import numpy as np
 from pdnn.data import Dataset
 from pdnn.data.checks import Array
 from pdnn.data.split import check_draw, drawn
+from pdnn.datasets.csv_words import MISSING, WRITTEN_OTHERWISE, are_names, is_alone, is_number, may_be_numbers
 from pdnn.datasets.parts import both
 
 Columns: TypeAlias = "str | int | Sequence[str | int]"
@@ -27,14 +28,8 @@ _Rows: TypeAlias = "Iterator[tuple[int, list[str]]]"
 DELIMITERS = ("\t", ";", "|", ",", " ")
 """Tried in this order: the first that divides the first lines into as many columns each, at least 2."""
 
-MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none")
-"""What stands for a number or a name that is not there, in small letters; among names "none" is one."""
-
 BLOCK = 1024
 """Rows that are read together."""
-
-WRITTEN_OTHERWISE = re.compile(r"[+-]?(?=[.,]?\d)\d*([.,' \u00a0\u202f]\d{3})*([.,]\d+)?")
-"""A number with a decimal comma, or with something between thousands."""
 
 
 @overload
@@ -95,7 +90,8 @@ def csv(
         Of that draw.
     header : bool, optional
         Whether the first line has names; unless given it has if none of its fields is a number. Where those
-        that are numbers are 0, 1, 2, …, or years in order beside a word, it must be given.
+        that are numbers are 0, 1, 2, …, or years in order beside a word, it must be given, as where the
+        first line alone has a class of its own.
 
     Returns
     -------
@@ -162,7 +158,7 @@ def _read(
             alone = isinstance(target, Sequence) and not target
             delimiter = _delimiter(path, list(islice(file, 20)), alone)
             file.seek(0)
-            lines: Iterable[str] = map(str.strip, file) if delimiter == " " else file
+            lines: Iterable[str] = (f"{line.strip()}\n" for line in file) if delimiter == " " else file
             return _table(str(path), _rows(str(path), lines, delimiter), target, weight, header)
         except Error as error:
             raise ValueError(f"{path}: no text in columns ({error})") from error
@@ -170,6 +166,8 @@ def _read(
             told = 'save it so, in Excel as "CSV UTF-8"'
             if error.object[:2] == b"\x1f\x8b":
                 told = "it is compressed by gzip: unpack it"
+            elif error.object[:4] == b"PK\x03\x04":
+                told = "it is a zip archive, which must be unpacked, or a workbook, to be saved as CSV UTF-8"
             raise ValueError(f"{path}: no text in columns in UTF-8 ({error}); {told}") from error
 
 
@@ -193,6 +191,7 @@ def _rows(path: str, lines: Iterable[str], delimiter: str) -> _Rows:
 
 def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, header: bool | None) -> _Table:
     first_line, first = next(rows, (1, list[str]()))
+    guessed = header is None
     if header is None:
         header = not _has_numbers(path, first)
     names = [name.strip() for name in first] if header else [str(place) for place in range(len(first))]
@@ -206,7 +205,7 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         if len(words) != len(names):  # the first line is none of the table's
             raise _first_refused(path, [(line, words)], names, [])
         raise ValueError(f"{path}: all of the columns {names} are targets or weights; no sample is left")
-    if nameless := [place for place in samples if not names[place]]:
+    if nameless := [place for place in (*samples, *targets) if not names[place]]:
         raise ValueError(
             f"{path}: column {nameless[0]} has no name, as an index that pandas or R has written, or what "
             "follows a delimiter at the ends of lines; write the table without it (to_csv(…, index=False), "
@@ -220,7 +219,7 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
             if {len(words) for _, words in block} != {len(names)}:
                 raise ValueError
             fields = [words[place] for _, words in block for place in numbers]
-            if not _may_be_numbers(fields):
+            if not may_be_numbers(fields):
                 raise ValueError
             values.extend(map(float, fields))
         except ValueError:
@@ -230,6 +229,11 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         lines.extend([line for line, _ in block])
     if not lines:
         raise ValueError(f"{path}: has no rows of numbers")
+    if guessed and not header and len(texts) == 1 and is_alone(texts[0]):
+        raise ValueError(
+            f'{path}, line 1: is "{texts[0][0]}" the name of a class, which no other line has, or of the '
+            "column, beside names that are numbers? Say header=True or False (--header yes or no)"
+        )
     x = np.frombuffer(values).reshape(len(lines), len(numbers))
     if not (finite := np.isfinite(x)).all():
         row, column = np.argwhere(~finite)[0]
@@ -253,14 +257,14 @@ def _first_refused(
         if len(words) != len(names):
             return ValueError(f"{path}, line {line}: has {len(words)} columns, the first line {len(names)}")
         for place in numbers:
-            if not _is_number(words[place]):
+            if not is_number(words[place]):
                 return _no_number(path, line, names[place], words[place])
     raise AssertionError("one of them was refused")
 
 
 def _has_numbers(path: str, first: list[str]) -> bool:
     """Whether some fields of the first line are numbers; raises ValueError if they may be names, too."""
-    numbers = [word.strip() for word in first if _is_number(word)]
+    numbers = [word.strip() for word in first if is_number(word)]
     years = 1 < len(numbers) < len(first) and re.fullmatch("(19|20)[0-9]{2}", numbers[0])
     begin = int(numbers[0]) if years else 0
     if numbers and numbers == list(map(str, range(begin, begin + len(numbers)))):
@@ -274,13 +278,11 @@ def _has_numbers(path: str, first: list[str]) -> bool:
 
 def _delimiter(path: str | os.PathLike[str], lines: list[str], alone: bool) -> str:
     """What divides the columns; if one `alone` makes sense, there may be nothing to divide."""
-    from csv import reader
-
     if told := re.match(r"sep=([\t;|,])\s*$", "".join(lines[:1])):  # for Excel
         return told[1]
     for delimiter in DELIMITERS:
         some = [line.rstrip("\r\n").strip(" ") for line in lines if line.strip()]
-        widths = {len(row) for row in reader(some, delimiter=delimiter, skipinitialspace=True) if row}
+        widths = _widths(some, delimiter)
         if len(widths) == 1 and widths != {1}:
             return delimiter
     lines_with = {delimiter: sum(delimiter in line for line in lines) for delimiter in DELIMITERS[:-1]}
@@ -289,7 +291,23 @@ def _delimiter(path: str | os.PathLike[str], lines: list[str], alone: bool) -> s
         return delimiter  # the line that has other columns will be told
     if lines and alone:
         return ","
+    if 2 * sum(" " in line.strip() for line in lines) > len(lines):
+        return " "
     raise ValueError(f"{path}: has no columns divided by commas, semicolons, tabs, bars or spaces")
+
+
+def _widths(lines: list[str], delimiter: str) -> set[int]:
+    """The columns of these lines, of which the last may go on; none where quotation marks contradict."""
+    from csv import Error, reader
+
+    widths = set[int]()
+    try:
+        for row in reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True):
+            if row:
+                widths.add(len(row))
+    except Error as error:
+        return widths if "unexpected end" in str(error) else set()
+    return widths
 
 
 def _places(path: str, names: list[str], what: str, columns: Columns, header: bool) -> list[int]:
@@ -320,7 +338,7 @@ def _targets(tables: list[_Table]) -> Array:
         return np.zeros(sum(map(len, tables)), np.int64)
     single = len(tables[0].targets) == 1
     words = [word for table in tables for word in table.texts[0]]
-    if single and _are_names(words):
+    if single and are_names(words):
         return np.concatenate([_names(table) for table in tables])
     y = np.concatenate([_numbers(table) for table in tables])
     if single and all(word.lstrip("+-").isdecimal() for word in words) and np.abs(y).max() < 2**53:
@@ -328,22 +346,11 @@ def _targets(tables: list[_Table]) -> Array:
     return y[:, 0] if single else y
 
 
-def _are_names(words: list[str]) -> bool:
-    """Whether more of these are names than numbers."""
-    counted = Counter(words)  # names come often
-    kinds = numbers = 0
-    for word, count in counted.items():
-        if word.lower() not in MISSING:
-            kinds += count
-            numbers += count * (_is_number(word) or WRITTEN_OTHERWISE.fullmatch(word) is not None)
-    return 2 * numbers < kinds
-
-
 def _names(table: _Table) -> Array:
     """The targets as names, shape (n,)."""
     (words,) = table.texts
     for word in Counter(words):
-        if _is_number(word) or (word.lower() in MISSING and word.lower() != "none"):
+        if is_number(word) or (word.lower() in MISSING and word.lower() != "none"):
             raise _refused(table, words.index(word), 0)
     return np.array(words)
 
@@ -359,11 +366,11 @@ def _numbers(table: _Table) -> Array:
 def _floats(words: list[str]) -> Array:
     """These as numbers, NaN where one is none."""
     try:
-        if _may_be_numbers(words):
+        if may_be_numbers(words):
             return np.array(list(map(float, words)))
     except ValueError:
         pass
-    return np.array([float(word) if _is_number(word) else np.nan for word in words])
+    return np.array([float(word) if is_number(word) else np.nan for word in words])
 
 
 def _refused(table: _Table, row: int, place: int) -> ValueError:
@@ -375,25 +382,13 @@ def _refused(table: _Table, row: int, place: int) -> ValueError:
 def _no_number(path: str, line: int, column: str, word: str) -> ValueError:
     if word.strip().lower() in MISSING:
         told = f"is missing{word and f' ({word})'}; fill it, or leave the line out"
-    elif _is_number(word) and isfinite(float(word)):
+    elif is_number(word) and isfinite(float(word)):
         told = f'is "{word}", a number among names; write it as a name, as in "no. {word}"'
+    elif is_number(word):
+        told = f'is "{word}", expected a number that is finite'
     elif WRITTEN_OTHERWISE.fullmatch(word.strip()):
-        told = f'is "{word}", expected a number with a decimal point, and nothing between thousands'
+        told = f'is "{word}", expected a number with a decimal point, nothing between thousands, and no unit'
     else:
         told = f'is "{word}", expected a number; encode words as numbers, such as 0 and 1'
     names = "; if this line has the names of columns, say header=True (--header yes)" if line == 1 else ""
     return ValueError(f'{path}, line {line}: column "{column}" {told}{names}')
-
-
-def _may_be_numbers(words: list[str]) -> bool:
-    """Whether all are numbers if `float` reads them, see `_is_number`."""
-    return "_" not in "".join(words)
-
-
-def _is_number(word: str) -> bool:
-    """Whether it is a number; 1_0 is none, although `float` reads it."""
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return "_" not in word

@@ -112,8 +112,9 @@ def _folder(root: str | os.PathLike[str] | None, parts: tuple[bool, ...], downlo
             "download=True"
         )
     for part in parts:
-        for name, sha256 in SHA256[part].items():
-            fetch(name, sha256, MIRRORS, folders)
+        for name, sha256 in SHA256[bool(part)].items():
+            if not (folders[-1] / name.removesuffix(".gz")).is_file():  # there unpacked
+                fetch(name, sha256, MIRRORS, folders)
     return folders[-1]
 
 

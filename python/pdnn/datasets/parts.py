@@ -26,7 +26,7 @@ def both(
     where: str, train: bool | None, part: Callable[[bool], Dataset]
 ) -> Dataset | tuple[Dataset, Dataset]:
     """``part(train)``, or the pair (train, test) where `train` is None."""
-    if not isinstance(train, bool | int | np.bool_ | None):
+    if not isinstance(train, bool | np.bool_ | None):
         raise TypeError(f"{where}: train is {train!r}, expected True, False or None for both parts")
     if train is not None:
         return part(train)
@@ -40,6 +40,11 @@ def both(
         raise ValueError(
             f"{where}: of training and test samples only one part is bytes, which count as 0..1; pass scale, "
             "or store both in one type"
+        )
+    if (first.classes is None) != (second.classes is None):
+        raise ValueError(
+            f"{where}: labels of only one part are names of classes; whose numbers the others are is not "
+            "known: store both as names, or both as numbers"
         )
     return first, second
 

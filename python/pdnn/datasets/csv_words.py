@@ -1,0 +1,47 @@
+"""What the fields of a table mean: numbers, names, or what is missing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none")
+"""What stands for a number or a name that is not there, in small letters; among names "none" is one."""
+
+WRITTEN_OTHERWISE = re.compile(
+    r"[+\u2212-]?[$€£¥]?(?=[.,]?\d)\d*([.,'\u2019 \u00a0\u202f]\d{3})*([.,]\d+)?([eE][+-]?\d+)?"
+    r"[ \u00a0\u202f]?[%$€£¥]?"
+)
+"""A number with a decimal comma, something between thousands, a long minus, or its % or currency."""
+
+
+def are_names(words: list[str]) -> bool:
+    """Whether more of these are names than numbers."""
+    counted = Counter(words)  # names come often
+    kinds = numbers = 0
+    for word, count in counted.items():
+        if word.lower() not in MISSING:
+            kinds += count
+            numbers += count * (is_number(word) or WRITTEN_OTHERWISE.fullmatch(word) is not None)
+    return 2 * numbers < kinds
+
+
+def is_alone(words: list[str]) -> bool:
+    """Whether these are names, the first comes once, and each of the others more often."""
+    counted = Counter(words)
+    once = [word for word, count in counted.items() if count == 1]
+    return len(counted) > 1 and once == words[:1] and are_names(words)
+
+
+def may_be_numbers(words: list[str]) -> bool:
+    """Whether all are numbers if `float` reads them, see `is_number`."""
+    return "_" not in "".join(words)
+
+
+def is_number(word: str) -> bool:
+    """Whether it is a number; 1_0 is none, although `float` reads it."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return "_" not in word
