@@ -84,7 +84,7 @@ PYTHON_MAY_LOOK_AT = {
     "strategies": ["_core", "checks", "core", "comm", "codec", "deferred", "drawing", "files", "moved", "nn"],
     "estimate": [
         *("_core", "core", "comm", "launch", "nn", "models", "optim", "data", "codec", "strategies"),
-        *("deferred", "drawing", "files", "moved"),
+        *("checks", "deferred", "drawing", "files", "moved"),
     ],
     "metrics": ["store"],
     "history": ["drawing", "files", "moved", "estimate", "strategies"],

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -556,3 +557,21 @@ def test_a_kill_at_any_moment_leaves_the_old_one_or_the_new_one(
 ) -> None:
     done = run_python([root / "tests" / "checkpoint_kills.py", str(kills), tmp_path], timeout=110)
     assert f"{kills} kills" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epoch": -1}, {"step": 2**70}, {"schedule": [None, "x"]}, {"schedule": [None, -5]}], ids=str
+)
+def test_numbers_that_no_training_has_change_nothing(wrong: dict[str, Any], tmp_path: Path) -> None:
+    """They ended in errors without the name of the file, and with the model changed."""
+    fit(make(), 1, checkpoint=tmp_path)
+    content = Content.read(tmp_path / FILE)
+    if "schedule" in wrong:
+        wrong = {"schedule": [(content.state["schedule"] or [None])[0], wrong["schedule"][1]]}
+    content.state.update(wrong)
+    content.write(tmp_path / FILE)
+    trainer = make(seed=7)
+    before = trainer.model.fingerprint()
+    with pytest.raises(ValueError, match=FILE):
+        fit(trainer, 2, checkpoint=tmp_path, resume=True)
+    assert trainer.model.fingerprint() == before

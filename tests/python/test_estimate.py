@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -259,7 +260,7 @@ def test_ranks_that_update_for_themselves_have_the_batch_of_one_rank_each() -> N
     assert rows["average:8", 4] == rows["hogwild-processes:N", 4] == 128
 
 
-@pytest.mark.parametrize("name", ['a "b"', "two\nlines", "C:\\new", "ß😀"])
+@pytest.mark.parametrize("name", ['a "b"', "two\nlines", "C:\\new", "ß😀", "\x7f"])
 def test_a_machine_of_any_name_is_written_and_read(name: str, tmp_path: Path) -> None:
     save(replace(MACHINE, name=name), tmp_path / "machine.toml")
     assert load(tmp_path / "machine.toml").name == name
@@ -529,3 +530,38 @@ def test_estimates_are_imported_when_they_are_asked_for(run_python: Callable[...
     code = "import sys, pdnn; assert 'pdnn.estimate' not in sys.modules; pdnn.estimate.Link(0, 1)"
     run_python(["-c", code])
     assert sys.modules["pdnn.estimate"] is estimate
+
+
+def test_an_all_reduce_sends_the_same_bytes_on_any_nodes() -> None:
+    for nodes, cores in ((4, 1), (2, 2), (1, 4)):
+        machine = replace(MACHINE, nodes=nodes, cores=cores)
+        assert machine.all_reduce(4, 1e6).bytes == pytest.approx(2 * 3 / 4 * 1e6)
+
+
+@pytest.mark.parametrize("cut", [(9,), (5,), (3, 1), (2, 2)])
+def test_a_cut_that_fit_refuses_is_not_estimated(cut: tuple[int, ...]) -> None:
+    model = models.mlp([20, 16, 8, 3])  # five layers
+    pipeline = Pipeline(len(cut) + 1, cut=cut)
+    with pytest.raises(
+        ValueError, match=r"a cut before layers .* of 5; it rises, from at least 1 to at most 4"
+    ):
+        estimate.step(model, (20,), pipeline, 8, len(cut) + 1, MACHINE)
+
+
+def test_no_rows_and_no_ranks_are_refused() -> None:
+    for rows, ranks in ((-3, 1), (0, 1), (8, 0)):
+        with pytest.raises(ValueError, match=r"estimate: (batch_size|ranks) = "):
+            estimate.step(MLP.model, (20,), "serial", rows, ranks, MACHINE)
+    for rows, ranks in ((0, 2), (8, 0)):
+        with pytest.raises(ValueError, match=r"estimate: (batch_size|ranks) = "):
+            estimate.scaling(MLP, rows, ["ddp"], [ranks], MACHINE)
+
+
+def test_numbers_of_a_machine_are_finite(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="bandwidth = inf"):
+        Link(0, math.inf)
+    save(MACHINE, path := tmp_path / "machine.toml")
+    path.write_text(re.sub("flops = .*", f"flops = 1{400 * '0'}", path.read_text()))
+    with pytest.raises(ValueError, match=r"core\.flops"):
+        load(path)
+    assert costs.fit([(1, 0, 1e-3)] * 2).latency == pytest.approx(1e-3)

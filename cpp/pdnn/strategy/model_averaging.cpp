@@ -38,7 +38,7 @@ EpochSums ModelAveraging<T>::run_epoch(const Source<T>& source, const Epoch& epo
   if (epoch.on_nonfinite == OnNonfinite::stop) sums.nonfinite = first_of(*comm_, sums.nonfinite);
   apart_.all = apart_.own;
   comm_->all_reduce(comm::View(std::span(&apart_.all, 1)));
-  if (config_.every > 0) finish();
+  if (config_.every > 0 || sums.nonfinite.found()) finish();  // an error may end the training before its last average
   return sums;
 }
 

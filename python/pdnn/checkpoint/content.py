@@ -182,9 +182,14 @@ def take(
             raise ValueError(f"{steps} steps")
         written, time = state["schedule"] or (None, 0)
         numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
+        time = int(time)
+        if not all(0 <= found < 2**63 for found in (time, numbers["epoch"], numbers["step"])):
+            raise ValueError(f"epoch {numbers['epoch']}, step {numbers['step']}, time {time}")
         history, names = History.from_dict(state["history"]), state.get("classes")
         notes, position = dict(state.get("notes", {})), state.get("position")
-        Position.from_dict(position)  # a damaged one is refused here
+        place = Position.from_dict(position)  # a damaged one is refused here
+        if place is not None and not 0 <= place.row < 2**63:
+            raise ValueError(f"row {place.row}")
         rates = {name: list(map(float, found)) for name, found in dict(state.get("rates", {})).items()}
         goes_on = schedule is None and rates.get("first") == (training.first_rates or training.rates)
         for rate, _ in zip(rates["now"], rates["first"], strict=True) if goes_on else ():

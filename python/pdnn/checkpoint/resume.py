@@ -100,7 +100,7 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
             _merge(content, comm.rank == 0, f"{path}: was written by {layout.get('strategy')}")
         elif content.state.get("position") is not None:
             sums = EpochSums(content.state["position"]["ranks"][comm.rank])
-    except (IndexError, KeyError, TypeError) as error:
+    except (IndexError, KeyError, TypeError, ZeroDivisionError) as error:
         raise ValueError(f"{path}: lacks a part of what each rank had") from error
     take(training, content, path, own, mine)
     if "counts" in own:

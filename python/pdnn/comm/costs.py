@@ -33,7 +33,9 @@ class Link:
 
     def __post_init__(self) -> None:
         number(self, "latency", self.latency, "seconds, 0 or more", lambda found: 0 <= found < inf)
-        number(self, "bandwidth", self.bandwidth, "bytes a second, more than 0", lambda found: found > 0)
+        number(
+            self, "bandwidth", self.bandwidth, "bytes a second, more than 0", lambda found: 0 < found < inf
+        )
 
     def seconds(self, size: float, messages: float = 1) -> float:
         """So many messages after one another that have `size` bytes together."""
@@ -63,7 +65,7 @@ def fit(points: Sequence[tuple[float, float, float]]) -> Link:
     b = [size / seconds for _, size, seconds in points]
     aa, ab, bb = (sum(x * y for x, y in zip(u, v, strict=True)) for u, v in ((a, a), (a, b), (b, b)))
     determinant = aa * bb - ab * ab
-    latency, inverse = 0.0, sum(b) / bb if bb else 0.0
+    latency, inverse = (0.0, sum(b) / bb) if bb else (sum(a) / aa if aa else 0.0, 0.0)
     if determinant > 0:
         latency = (sum(a) * bb - sum(b) * ab) / determinant
         inverse = (sum(b) * aa - sum(a) * ab) / determinant

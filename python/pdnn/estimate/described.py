@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pdnn import comm, nn
+from pdnn.checks import integer
 from pdnn.comm.costs import text
 from pdnn.drawing import new_figure
 from pdnn.estimate.choice import candidates, choose
@@ -125,6 +126,8 @@ def scaling(
     ValueError
         If a string spells no strategy, whatever the number of ranks.
     """
+    for number in ranks:
+        integer("estimate", "ranks", number, 1)
     asked = list(dict.fromkeys(strategies))
     for words in asked:
         if words != "fastest":

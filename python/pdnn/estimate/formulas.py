@@ -6,11 +6,13 @@ N rows of a step, p ranks, W threads, t(r) the serial step of r rows by the mode
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
 from pdnn import _core
 from pdnn import codec as codecs
+from pdnn.checks import integer
 from pdnn.codec import Codec, PowerSGD
 from pdnn.codec.recommend import coding_seconds
 from pdnn.comm import costs
@@ -57,6 +59,10 @@ class Steps:
     machine: Machine
     momenta: int = 0
     undoes: bool = True
+
+    def __post_init__(self) -> None:
+        integer("estimate", "batch_size", self.rows, 1)
+        integer("estimate", "ranks", self.ranks, 1)
 
     def estimate(self, strategy: Strategy) -> Estimate:
         """A step under a strategy.
@@ -264,6 +270,11 @@ class Steps:
                 f"estimate: {stages} stages of {layers} layers; a stage has at least one{joined}"
             )
         cut = pipeline.cut or self.compute.cut(self.network, stages, each)
+        if any(end <= begin for begin, end in pairwise((0, *cut, layers))):
+            raise ValueError(
+                f"estimate: a cut before layers {', '.join(map(str, cut))} of {layers}; it rises, from "
+                f"at least 1 to at most {layers - 1}"
+            )
         widest = max((network.widths[layer] for layer in cut), default=0)
         message, coding = each * widest * itemsize, 0.0
         if pipeline.codec is not None and cut:
@@ -287,7 +298,8 @@ class Steps:
         borders = min(2, len(cut)) if grid.stages > 1 else 0
         sent = borders * micro_batches * message + sums.bytes
         why = (
-            f"{micro_batches} micro-batches of {each} rows, cut before layer {', '.join(map(str, cut))}: "
+            f"{micro_batches} micro-batches of {each} rows"
+            f"{', cut before layer ' * bool(cut)}{', '.join(map(str, cut))}: "
             f"stages of {', '.join(text(f + b) for f, b in times)}, messages of {text(travel)}"
         )
         return StepCost(busy + update, 0.0, max(0.0, whole - busy), sent, why), params * itemsize

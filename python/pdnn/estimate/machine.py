@@ -7,7 +7,6 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from pdnn.comm import costs
@@ -97,7 +96,10 @@ class Machine:
         local = self.ranks_a_node(ranks, threads)
         nodes = -(-ranks // local)
         cost = costs.all_reduce(self._link(self.sums), local, size) if local > 1 else costs.NOTHING
-        return cost if nodes == 1 else cost + costs.all_reduce(self._between(), nodes, size)
+        if nodes == 1:
+            return cost
+        across = costs.all_reduce(self._between(), nodes, size)
+        return cost + Cost(across.seconds, across.bytes / local)
 
     def agreement(self, ranks: int, size: float, threads: int = 1) -> Cost:
         """Update of shared parameters of n bytes.
@@ -230,8 +232,9 @@ def load(path: str | os.PathLike[str]) -> Machine:
 
 def save(machine: Machine, path: str | os.PathLike[str]) -> None:
     """Writes a machine as `load` reads it, all or nothing."""
+    written = json.dumps(machine.name, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML takes no DEL
     lines = [
-        f"name = {json.dumps(machine.name, ensure_ascii=False)}",
+        f"name = {written}",
         f"nodes = {machine.nodes}",
         f"cores = {machine.cores}  # of a node",
     ]
@@ -272,7 +275,9 @@ def _fits(value: object, expected: str) -> bool:
     """Whether a value is what the words ask for."""
     if expected == "words":
         return isinstance(value, str)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    if not abs(value) <= sys.float_info.max:
         return False
     if expected.startswith("a whole number") and not isinstance(value, int):
         return False
