@@ -13,8 +13,5 @@ fi
 if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
-crowd=()
-if [ "$(python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')" -lt 2 ]; then
-  crowd=(--oversubscribe)
-fi
-exec mpiexec ${crowd[@]+"${crowd[@]}"} -n 2 python train.py "$@"
+# As `pdnn launch` does: Open MPI counts cores, and a core with two hardware threads has room for two ranks.
+exec mpiexec --bind-to none --oversubscribe -n 2 python train.py "$@"

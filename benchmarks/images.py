@@ -33,7 +33,7 @@ class Images:
     channels, batch : int
         Images are 32x32.
     flop : int
-        Floating-point operations of a step's products.
+        Floating-point operations of a step's products, without the taps on the padding.
     dtype : str
     steps : int
         Batches in a block.
@@ -67,7 +67,7 @@ class Images:
 
 
 LENET = Images("parallel-SGD CNN, batch 256", "lenet", 1, 256, 2_593_000_000)
-RESNET9 = Images("ResNet9, batch 128", "resnet9", 3, 128, 714_000_000)
+RESNET9 = Images("ResNet9, batch 128", "resnet9", 3, 128, 377_000_000)
 
 
 def make_trainer(

@@ -9,8 +9,8 @@ python benchmarks/quoted.py [--quick] [--jobs expm,lenet] [--peers torch,jax] [-
   shuffled, for all epochs, and tells how many of the test images it gets right.
 
 The published figures are those of SimpleChains.jl and of what its authors compared it with, on processors of
-their own: SOURCE. Core-seconds, the seconds times the cores, assume that all cores worked. How ours are
-measured: measure.py.
+their own; their source is printed below them. Core-seconds, the seconds times the cores, assume that all
+cores worked. How ours are measured: measure.py.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def run(args: argparse.Namespace, config: Config) -> bool:
                 close = pdnn.ddp.check_parameter_closeness(model)
                 print(f"rank {comm.rank}: {close}", flush=True)
                 well &= bool(close)
-            if args.seeds > 1 and comm.size == 2:
+            if args.seeds > 1 and comm.size == 2 and one_worker.is_the_exercises(config):
                 say("\n".join(one_worker.beside(RANGES[reduce], one_worker.medians(runs), args.seeds)))
         if len(args.by) > 1:
             difference = difference_between_ways(config, reduce, seen)

@@ -101,7 +101,7 @@ def train(network: str, way: str, digits: tuple[Dataset, Dataset], args: argpars
     rows = args.batch_size if args.every is None else args.batch_size // ranks  # behind an update
     history = trainer.fit(digits[0], args.epochs, rows, verbose=False)
     result = trainer.evaluate(digits[1], comm=trainer.comm)
-    sums = trainer.step // (args.every or 1)
+    sums = -(-trainer.step // (args.every or 1))  # fit ends with an average
     plain = sums * (2 * (ranks - 1) * model.flat_parameters.nbytes // ranks)
     stats = {"bytes": plain, "bytes_uncompressed": plain} if way == "none" else total(history.compression)
     return Row(

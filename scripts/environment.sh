@@ -27,7 +27,8 @@ enter_venv() {
   fi
   export VIRTUAL_ENV="$PWD/.venv" PATH="$PWD/.venv/bin:$PATH" PIP_DISABLE_PIP_VERSION_CHECK=1
   unset PYTHONHOME PYTHONPATH
-  command -v "${CXX:-c++}" >/dev/null ||
+  local compiler=${CXX:-c++}
+  command -v "$compiler" >/dev/null || command -v "${compiler%% *}" >/dev/null ||
     die "no C++ compiler (${CXX:-c++}) found (Debian, Ubuntu: apt install g++)"
 }
 

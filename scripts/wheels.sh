@@ -18,7 +18,7 @@ if [ "${1:-}" != --containers ]; then
   fi
   [ ${#pythons[@]} -gt 0 ] || die "no python3.10 to python3.14 on the path; name some: bash $0 /path/to/python3.12 …"
   for interpreter in "${pythons[@]}"; do
-    "$interpreter" -c '' 2>/dev/null || die "$interpreter is no Python; expected --containers, or interpreters"
+    "$interpreter" -c '' 2>/dev/null || die "$interpreter is no Python, seen from $PWD; expected --containers, or interpreters"
   done
 fi
 

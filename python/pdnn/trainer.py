@@ -163,6 +163,8 @@ class Trainer(Estimation):
             stops the training. Given on every rank; rank 0 writes it. Trainings of every strategy, on any
             number of ranks, can resume it: see docs/checkpoints.md. One that another training wrote is not
             replaced.
+        every : int
+            Epochs from one checkpoint to the next.
         every_steps, every_seconds : int, float, optional
             Write checkpoints within epochs, too: after steps (`step`) that are a multiple of ``every_steps``,
             or when so many seconds have passed since the last one. Training goes on while they are written,
