@@ -223,7 +223,8 @@ class Trainer(Estimation):
         )
         data = train if isinstance(train, BlockStream) else data_of("train", train, y)
         watchers = _watchers(callbacks)
-        if self._joins_world and CURRENT.get() not in (None, self.comm):
+        ranks = CURRENT.get() if self._joins_world else None
+        if ranks not in (None, self.comm) and ranks.size > 1:
             raise ValueError(
                 "fit: this trainer was made outside the ranks that call it, and knows no other rank; make "
                 "model, optimizer and trainer in the function that each rank calls"

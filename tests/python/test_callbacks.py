@@ -419,5 +419,6 @@ def test_a_best_model_is_that_of_the_file(tmp_path: Path) -> None:
         )
         assert other.evaluate(x, y)["loss"] == best.best
         trainer.fit(x, y, epochs=3, batch_size=8, validation=(x, y), verbose=False)
+    ModelCheckpoint(tmp_path / "x{1}" / "m")
     with pytest.raises(ValueError, match="it keeps one file, the best"):
         ModelCheckpoint("m-{epoch:02d}.h5")

@@ -303,6 +303,11 @@ def test_quotation_marks_may_hold_other_delimiters_and_line_ends(file: Path) -> 
     assert [*datasets.csv(file, True, test=0).classes] == ["x\ny", "z"]
 
 
+def test_a_target_needs_no_name(file: Path) -> None:
+    file.write_text(",a,b\ncat,1,2\ndog,3,4\n")
+    assert [*datasets.csv(file, True, target=0, test=0).classes] == ["cat", "dog"]
+
+
 def test_an_archive_is_told(file: Path) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("train.csv", "a,b\n" + "1,2\n" * 100)

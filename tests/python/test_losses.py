@@ -218,6 +218,8 @@ def test_targets_that_are_no_probabilities_are_refused(loss: nn.Loss) -> None:
     with pytest.raises(ValueError, match=said):
         trainer.fit(np.ones((4, 3)), mask.astype(np.float64), epochs=1, verbose=False)
     loss(model(np.ones((4, 3))), np.full((4, 4), np.nan))
+    left_out = np.array([[1 + 1.2e-7, 0, 0, 0], [-1.0, -1, -1, -1]])  # rounded; without weight
+    assert np.isfinite(loss(model(np.ones((2, 3))), left_out, weight=[1.0, 0]).item())
 
 
 def test_a_loss_of_probabilities_says_so_where_it_is_nan() -> None:

@@ -338,3 +338,17 @@ def test_modules_in_a_container_of_python_are_told(container: type) -> None:
     with pytest.raises(TypeError, match=rf"Net\.blocks: modules in a {container.__name__} are no parts of a"):
         list(Net(False).parameters())
     assert len(list(Net(True).parameters())) == 6
+
+
+def test_views_and_activations_may_be_in_a_list() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+            self.views = [self.body[:1], self.body[1:]]
+            self.activations = {"relu": nn.ReLU(), "tanh": nn.Tanh()}
+
+        def forward(self, x: pdnn.Tensor) -> pdnn.Tensor:
+            return self.views[1](self.activations["tanh"](self.views[0](x)))
+
+    assert Net()(np.ones((4, 2), np.float32)).shape == (4, 1)

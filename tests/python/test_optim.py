@@ -590,6 +590,7 @@ def test_a_group_that_is_appended_may_be_an_iterator(first: str) -> None:
     own = list(model.parameters())
     sgd, before = optim.SGD(own[2:], lr=0.1), model.flat_parameters.copy()
     sgd.param_groups.append({"params": iter(own[:2]), "lr": 0.1, "weight_decay": 0.0})
+    assert repr(sgd).endswith("lr=0.1, weight_decay=0.0 of parameters)")
     if first == "zero_grad":
         sgd.zero_grad()
     for _ in range(2):

@@ -288,6 +288,14 @@ def test_a_warm_start_with_another_loss_has_a_best_of_its_own() -> None:
     assert model.n_iter_ == 30 and not model.stopped_
 
 
+def test_early_stopping_gives_no_network_of_another_loss_back() -> None:
+    model = MLPRegressor("squared_error", (8,), early_stopping=True, warm_start=True, n_iter_no_change=5)
+    model.set_params(random_state=0, max_iter=60).fit(DIGITS, DIGIT)
+    before = model.predict(DIGITS)
+    model.set_params(loss="quantile", quantile=0.9).fit(DIGITS, DIGIT)
+    assert (model.predict(DIGITS) != before).any()
+
+
 def test_one_class_is_scored_as_by_score() -> None:
     sevens = np.full(40, 7)
     for seed in range(8):

@@ -559,7 +559,7 @@ def test_a_trainer_of_no_rank_is_refused_by_ranks() -> None:
     outside = pdnn.Trainer(model, nn.MSELoss(), sgd)
     with pytest.raises(ValueError, match="made outside the ranks that call it"):
         run_threads(lambda: outside.fit(np.ones((4, 2)), np.ones(4), epochs=1, verbose=False), 2)
-    outside.fit(np.ones((4, 2)), np.ones(4), epochs=1, verbose=False)
+    run_threads(lambda: outside.fit(np.ones((4, 2)), np.ones(4), epochs=1, verbose=False), 1)
     assert repr(outside).startswith("Trainer(MSELoss, SGD, strategy ") and repr(outside).endswith(
         ", 1 epochs)"
     )

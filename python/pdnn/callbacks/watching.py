@@ -279,7 +279,7 @@ class ModelCheckpoint(_Watching):
         min_delta: float = 0.0,
     ) -> None:
         super().__init__(monitor, mode, min_delta)
-        if "{" in os.fspath(path):
+        if "{" in os.path.basename(path):
             raise ValueError(
                 f"ModelCheckpoint: {path}: it keeps one file, the best; pass a name without {{}}"
             )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pdnn import _core
 
 Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 class Check:
@@ -54,7 +55,7 @@ class Check:
         self._compare()
         self.fits = True
 
-    def _ended(self, asked: Callable[[], Any]) -> Any:
+    def _ended(self, asked: Callable[[], T]) -> T:
         try:
             return asked()
         except BaseException:
@@ -144,9 +145,13 @@ class Request(Generic[Result]):
         self._result = result
         self._check = check
         self._begun = begun
+        self._failure: Exception | None = None
 
     def test(self) -> bool:
         """Advances the call; returns whether it is done. Raises what `wait` raises."""
+        return self._unless_failed(self._test)
+
+    def _test(self) -> bool:
         if self._check is not None:
             if self._begun is not None and not self._begun.match(self._check.call, self._check, wait=False):
                 return False
@@ -163,12 +168,32 @@ class Request(Generic[Result]):
         ValueError, TypeError
             If the ranks' arguments do not match; again at each further call.
         CommunicationError
-            As every wait.
+            As every wait; again at each further one.
         """
+        self._unless_failed(self._wait)
+        return self._result
+
+    def _wait(self) -> None:
         if self._check is not None:
             if self._begun is not None:
                 self._begun.match(self._check.call, self._check)
             self._check.wait()
             self._check = None
         self._request.wait()
-        return self._result
+
+    def _unless_failed(self, asked: Callable[[], T]) -> T:
+        """What is asked, or again the error that ended the call, which the core then takes for done."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return asked()
+        except (ValueError, TypeError):
+            raise  # headers that do not fit say so again
+        except Exception as error:
+            self._failure = error
+            raise
+        except BaseException as error:
+            self._failure = _core.CommunicationError(
+                f"a wait for this call was ended by {type(error).__name__}, so its result is not known"
+            )
+            raise

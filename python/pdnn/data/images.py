@@ -34,7 +34,7 @@ class PadCropFlip:
     Raises
     ------
     TypeError
-        If `padding` is no integer.
+        If `padding` is no integer, or `flip` neither True nor False.
     ValueError
         If it is negative.
     """

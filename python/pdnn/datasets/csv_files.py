@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from math import isfinite
 from operator import index
 from typing import SupportsIndex, TypeAlias, overload
 
@@ -18,7 +17,15 @@ import numpy as np
 from pdnn.data import Dataset
 from pdnn.data.checks import Array
 from pdnn.data.split import check_draw, drawn
-from pdnn.datasets.csv_words import MISSING, WRITTEN_OTHERWISE, are_names, is_alone, is_number, may_be_numbers
+from pdnn.datasets.csv_words import (
+    MISSING,
+    are_names,
+    is_alone,
+    is_number,
+    may_be_numbers,
+    no_number,
+    unnamed,
+)
 from pdnn.datasets.parts import both
 
 Columns: TypeAlias = "str | int | Sequence[str | int]"
@@ -205,12 +212,8 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         if len(words) != len(names):  # the first line is none of the table's
             raise _first_refused(path, [(line, words)], names, [])
         raise ValueError(f"{path}: all of the columns {names} are targets or weights; no sample is left")
-    if nameless := [place for place in (*samples, *targets) if not names[place]]:
-        raise ValueError(
-            f"{path}: column {nameless[0]} has no name, as an index that pandas or R has written, or what "
-            "follows a delimiter at the ends of lines; write the table without it (to_csv(…, index=False), "
-            "row.names=FALSE), or name it if it is an input"
-        )
+    if nameless := [place for place in samples if not names[place]]:
+        raise unnamed(path, nameless[0])
     numbers = [*samples, *last]
     values, lines, texts = array("d"), array("q"), [list[str]() for _ in targets]
     rows = rows if header else chain([(first_line, first)], rows)
@@ -229,6 +232,9 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         lines.extend([line for line, _ in block])
     if not lines:
         raise ValueError(f"{path}: has no rows of numbers")
+    for place, column in zip(targets, texts, strict=True):
+        if not names[place] and not any(column):
+            raise unnamed(path, place)
     if guessed and not header and len(texts) == 1 and is_alone(texts[0]):
         raise ValueError(
             f'{path}, line 1: is "{texts[0][0]}" the name of a class, which no other line has, or of the '
@@ -237,7 +243,7 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
     x = np.frombuffer(values).reshape(len(lines), len(numbers))
     if not (finite := np.isfinite(x)).all():
         row, column = np.argwhere(~finite)[0]
-        raise _no_number(path, lines[row], names[numbers[column]], str(x[row, column]))
+        raise no_number(path, lines[row], names[numbers[column]], str(x[row, column]))
     weights = x[:, -1] if last else np.ones(len(x))
     if (weights < 0).any():
         row = int(np.argmax(weights < 0))
@@ -258,7 +264,7 @@ def _first_refused(
             return ValueError(f"{path}, line {line}: has {len(words)} columns, the first line {len(names)}")
         for place in numbers:
             if not is_number(words[place]):
-                return _no_number(path, line, names[place], words[place])
+                return no_number(path, line, names[place], words[place])
     raise AssertionError("one of them was refused")
 
 
@@ -374,21 +380,4 @@ def _floats(words: list[str]) -> Array:
 
 
 def _refused(table: _Table, row: int, place: int) -> ValueError:
-    return _no_number(
-        table.path, table.lines[row], table.names[table.targets[place]], table.texts[place][row]
-    )
-
-
-def _no_number(path: str, line: int, column: str, word: str) -> ValueError:
-    if word.strip().lower() in MISSING:
-        told = f"is missing{word and f' ({word})'}; fill it, or leave the line out"
-    elif is_number(word) and isfinite(float(word)):
-        told = f'is "{word}", a number among names; write it as a name, as in "no. {word}"'
-    elif is_number(word):
-        told = f'is "{word}", expected a number that is finite'
-    elif WRITTEN_OTHERWISE.fullmatch(word.strip()):
-        told = f'is "{word}", expected a number with a decimal point, nothing between thousands, and no unit'
-    else:
-        told = f'is "{word}", expected a number; encode words as numbers, such as 0 and 1'
-    names = "; if this line has the names of columns, say header=True (--header yes)" if line == 1 else ""
-    return ValueError(f'{path}, line {line}: column "{column}" {told}{names}')
+    return no_number(table.path, table.lines[row], table.names[table.targets[place]], table.texts[place][row])

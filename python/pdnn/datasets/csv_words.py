@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from math import isfinite
 
 MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none")
 """What stands for a number or a name that is not there, in small letters; among names "none" is one."""
@@ -45,3 +46,28 @@ def is_number(word: str) -> bool:
     except ValueError:
         return False
     return "_" not in word
+
+
+def unnamed(path: str, place: int) -> ValueError:
+    """What is to be said of a column without a name."""
+    return ValueError(
+        f"{path}: column {place} has no name, as an index that pandas or R has written, or what follows a "
+        "delimiter at the ends of lines; write the table without it (to_csv(…, index=False), "
+        "row.names=FALSE), or name it if it is an input"
+    )
+
+
+def no_number(path: str, line: int, column: str, word: str) -> ValueError:
+    """What is to be said of a field that is no number, or among names is one."""
+    if word.strip().lower() in MISSING:
+        told = f"is missing{word and f' ({word})'}; fill it, or leave the line out"
+    elif is_number(word) and isfinite(float(word)):
+        told = f'is "{word}", a number among names; write it as a name, as in "no. {word}"'
+    elif is_number(word):
+        told = f'is "{word}", expected a number that is finite'
+    elif WRITTEN_OTHERWISE.fullmatch(word.strip()):
+        told = f'is "{word}", expected a number with a decimal point, nothing between thousands, and no unit'
+    else:
+        told = f'is "{word}", expected a number; encode words as numbers, such as 0 and 1'
+    names = "; if this line has the names of columns, say header=True (--header yes)" if line == 1 else ""
+    return ValueError(f'{path}, line {line}: column "{column}" {told}{names}')

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pdnn.nn.eager import Runner
-from pdnn.store import Array, Parameter, Store
+from pdnn.store import Array, Handle, Parameter, Store
 
 GATHERING = RLock()
 """Held while a model gathers its parameters: of threads that first use it at once, one does it."""
@@ -98,11 +98,20 @@ class Place:
 
 def check_containers(modules: Sequence[object], kind: type) -> None:
     """Raises TypeError if one has others in a list, tuple or dict, where they are no parts of it."""
+    inside = {id(module) for module in modules}
+
+    def is_stray(part: Any) -> bool:  # it, or one inside it, that learns or drops
+        return any(
+            id(each) not in inside
+            and (hasattr(each, "p") or any(isinstance(own, Handle) for own in vars(each).values()))
+            for each in part.modules()
+        )
+
     for module in modules:
         for name, value in tuple(vars(module).items()):
             held = value.values() if isinstance(value, dict) else value
             if isinstance(value, (list, tuple, dict)) and any(
-                isinstance(part, kind) and part not in modules for part in held
+                isinstance(part, kind) and is_stray(part) for part in held
             ):
                 raise TypeError(
                     f"{type(module).__name__}.{name}: modules in a {type(value).__name__} are no parts of a "

@@ -55,7 +55,10 @@ def prepare_rows(
         if rows.ndim == 1 and (ignored := rows == loss.ignore_index).any():
             rows = np.where(ignored, 0, rows)
             weights = np.where(ignored, 0.0, 1.0 if weights is None else weights)
-    return prepare_targets(where, rows, loss, outputs, dtype), weights
+    targets = prepare_targets(where, rows, loss, outputs, dtype)
+    if loss.takes_probabilities and targets.ndim == 2:
+        _check_probabilities(where, targets, weights)
+    return targets, weights
 
 
 def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str) -> Array:
@@ -114,15 +117,21 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
             raise ValueError(
                 f"{where}: integer labels of shape {y.shape} are not one-hot; pass probabilities as floats"
             )
-    if loss.takes_probabilities and y.size and not (y.min() >= 0 and y.max() <= 1):
-        wrong = ((y < 0) | (y > 1)).any(axis=1)
+    return np.ascontiguousarray(y, dtype=dtype)
+
+
+def _check_probabilities(where: str, y: Array, weights: Array | None) -> None:
+    low, high = -1e-6, 1 + 1e-6  # sums of probabilities are rounded
+    if y.size and not (y.min() >= low and y.max() <= high):
+        wrong = ((y < low) | (y > high)).any(axis=1)
+        if weights is not None:
+            wrong &= weights != 0
         if wrong.any():  # else NaN, which is told elsewhere
             row = int(np.argmax(wrong))
             raise ValueError(
                 f"{where}: targets of row {row} are {y[row].tolist()[:8]}, expected numbers from 0 to 1; "
                 "divide masks of 255 by 255, and give classes -1 and 1 as 0 and 1"
             )
-    return np.ascontiguousarray(y, dtype=dtype)
 
 
 def _classes(where: str, y: Array, classes: int) -> Array:

@@ -49,10 +49,12 @@ class Optimizer(ParameterGroups):
 
     def __repr__(self) -> str:
         own = [f"{name}={getattr(self, name)!r}" for name in self.fixed]
-        groups = [
-            f"lr={group['lr']!r}, weight_decay={group['weight_decay']!r} of {len(group['params'])} parameters"
-            for group in self.param_groups
-        ]
+        groups = []
+        for group in self.param_groups:
+            params = group.get("params")
+            count = f"{len(params)} " if isinstance(params, (list, tuple)) else ""
+            numbers = f"lr={group.get('lr')!r}, weight_decay={group.get('weight_decay')!r}"
+            groups.append(f"{numbers} of {count}parameters")
         return f"{type(self).__name__}({', '.join([*own, '; '.join(groups)])})"
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -81,9 +81,12 @@ class Stochastic(Fitted):
         if work.incremental and self.early_stopping and self._progress.stale > self.n_iter_no_change:
             self._progress.stale = 0  # a `fit` stopped early: passes are counted anew
         self.stopped_ = False
-        if (loss := vars(self).get("loss", "")) != self._progress.loss:  # another's moments and values
-            self._progress.loss, self._progress.optimizer, self._progress.stale = loss, {}, 0
+        if (loss := vars(self).get("loss", "")) != self._progress.loss != "":  # another's moments and values
+            self._progress.optimizer, self._progress.stale, self._progress.best = {}, 0, ()
             self.best_loss_ = None
+            if self.best_validation_score_ is not None:
+                self.best_validation_score_ = -inf
+        self._progress.loss = loss
         if held_out is not None and self.validation_scores_ is None:
             self.validation_scores_, self.best_validation_score_ = [], -inf
         if not self.early_stopping and self.best_loss_ is None:
