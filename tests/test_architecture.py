@@ -390,7 +390,7 @@ def test_every_public_name_says_what_it_is() -> None:
     assert not silent
 
 
-MOST_QUESTIONS = 12
+MOST_QUESTIONS = 4  # of Engine and Strategy, the bases
 
 
 def questions_of_kind(tree: ast.AST, names: set[str], words: set[str]) -> Iterator[str]:

@@ -161,3 +161,15 @@ def test_a_row_that_is_not_finite_is_named() -> None:
     column = spoiled.indices[spoiled.indptr[100]]
     with pytest.raises(FloatingPointError, match=f"Row 100 of x has nan in column {column}"):
         trained((spoiled, Y))
+
+
+@pytest.mark.parametrize(
+    "strategy", ["scatter-gather", "average:2", "elastic-average:2", "tp:2", "pipeline:2/4", "ddp/4"]
+)
+def test_ranks_train_to_the_bits_of_dense_rows(strategy: str) -> None:
+    def train(data: Any) -> list[pdnn.Trainer]:
+        return pdnn.run(trained, data, strategy, ranks=2, backend="threads")
+
+    for ours, theirs in zip(train((WORDS, Y)), train((DENSE, Y)), strict=True):
+        np.testing.assert_array_equal(ours.model.flat_parameters, theirs.model.flat_parameters)
+        assert ours.history.history["loss"] == theirs.history.history["loss"]

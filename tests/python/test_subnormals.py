@@ -17,6 +17,11 @@ STRATEGIES = {
     "hogwild:2": 1,
     "ddp": 2,
     "average:2": 2,
+    "average:2:int8": 2,
+    "elastic-average:2": 2,
+    "hogwild-processes:2": 2,
+    "scatter-gather": 2,
+    "tp:2": 2,
     "pipeline:2": 2,
 }
 """How many ranks."""

@@ -1,5 +1,5 @@
 #pragma once
-/// MPI as a Communicator. The only part of the core that knows MPI; lives in its own Python module.
+/// MPI as a Communicator. Of the core only files named mpi_* know MPI; they are in pdnn._mpi's modules and libpdnn_mpi.
 #include <cstdint>
 #include <memory>
 

@@ -1,5 +1,6 @@
 #pragma once
-/// Kernels on images: convolution and pooling. A sample is (height, width, channels) in memory.
+/// Kernels on images: convolution, with rounded factors too, pooling, and the turn between channels first and last. A
+/// sample is (height, width, channels) in memory.
 #include "pdnn/kernels/leaves.hpp"
 
 namespace pdnn::kernels {

@@ -1,5 +1,6 @@
 #include "pdnn/strategy/elastic_averaging.hpp"
 
+#include "pdnn/core/subnormals.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::strategy {
@@ -26,14 +27,18 @@ void ElasticAveraging<T>::begin_together() {
 template <class T>
 bool ElasticAveraging<T>::meet(bool stop) {
   T *center = center_.data(), *move = common_.data();
-  for (const std::span<T> own : {model_.params->span(), model_.buffers->span()})
-    for (T& x : own) {
-      *move = rate_ * (x - *center++);
-      x -= *move++;
-    }
+  {
+    const SubnormalsAsZero zero;
+    for (const std::span<T> own : {model_.params->span(), model_.buffers->span()})
+      for (T& x : own) {
+        *move = rate_ * (x - *center++);
+        x -= *move++;
+      }
+  }
   *move = wishes(stop);
   const comm::Labeled labeled({.what = "elastic average"});
   comm_->all_reduce(comm::View(common_.span()));
+  const SubnormalsAsZero zero;
   kernels::table<T>().add(Part{}, center_.size(), center_.data(), common_.data(), center_.data());
   return hear(*move);
 }

@@ -1,5 +1,6 @@
 #include "pdnn/strategy/model_averaging.hpp"
 
+#include "pdnn/core/subnormals.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::strategy {
@@ -142,13 +143,17 @@ bool ModelAveraging<T>::average_by_codec(bool stop) {
   const std::span<T> moved = slice(common_.span(), 0, count);
   const std::span<T> rest = slice(common_.span(), count, common_.size() - count);  // the buffers, and the wishes
   const T w = static_cast<T>(weight());
-  std::transform(model_.params->data(), model_.params->data() + count, last_.data(), moved.data(),
-                 [w](T own, T last) { return w * (own - last); });
-  std::transform(model_.buffers->data(), model_.buffers->data() + model_.buffers->size(), rest.data(),
-                 [w](T own) { return w * own; });
+  {
+    const SubnormalsAsZero zero;
+    std::transform(model_.params->data(), model_.params->data() + count, last_.data(), moved.data(),
+                   [w](T own, T last) { return w * (own - last); });
+    std::transform(model_.buffers->data(), model_.buffers->data() + model_.buffers->size(), rest.data(),
+                   [w](T own) { return w * own; });
+  }
   rest.back() = wishes(stop);
   (*sum_)(common_.span());
   comm_->all_reduce(comm::View(rest));
+  const SubnormalsAsZero zero;
   kernels::table<T>().add(Part{}, count, last_.data(), moved.data(), last_.data());
   std::copy_n(last_.data(), count, moved.data());
   return hear(rest.back());

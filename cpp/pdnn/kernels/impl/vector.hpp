@@ -2,9 +2,9 @@
 /// Vectors of one instruction set in the compiler's own vector extensions: loads and stores, whole or of a few lanes,
 /// choices lane by lane, sums over lanes, and the transposition of a square.
 ///
-/// Everything in this folder is compiled once for each instruction set, by v2.cpp, v3.cpp and v4.cpp, which define
-/// PDNN_VECTOR_BYTES. It all lives in an anonymous namespace and calls no inline function from outside: the linker
-/// would merge such a function's copies and might keep the one with instructions that another machine lacks.
+/// Everything in this folder is compiled once for each instruction set, by v2.cpp, v3.cpp, v4.cpp and neon.cpp, which
+/// define PDNN_VECTOR_BYTES. It all lives in an anonymous namespace and calls no inline function from outside: the
+/// linker would merge such a function's copies and might keep the one with instructions that another machine lacks.
 #include <cstdint>
 #include <utility>
 
