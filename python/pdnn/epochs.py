@@ -278,7 +278,7 @@ class Epochs:
             f"fit: step {step} of the training, in epoch {self._training.epoch}, counted from 0{whose}: "
             f"{what} is NaN or infinite; this update was not made, those before it were. "
             f"{self._source.advice()}; "
-            'on_nonfinite="skip" leaves such updates out'
+            'on_nonfinite="skip" (--on-nonfinite skip) leaves such updates out'
         )
 
     def _part(self, row: int) -> tuple[Any, Array, int]:

@@ -374,11 +374,11 @@ class Training:
         for name, source in sources.items():
             if source is not None and source.converted and source.converted not in self._told:
                 self._told.add(source.converted)
-                print(
-                    f"{name}: converted {source.converted}; arrays of uint8, float32 or float64 in "
-                    "C order, and class numbers, are read as they are",
-                    flush=True,
+                told = (
+                    "arrays of uint8, float32 or float64 in C order, and class numbers, are read as they are"
                 )
+                own = "" if source.converted.startswith("y from names") else f"; {told}"
+                print(f"{name}: converted {source.converted}{own}", flush=True)
 
 
 def _check(

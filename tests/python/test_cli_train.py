@@ -417,3 +417,24 @@ def test_resumed_training_must_standardize_as_before(
     assert train(blobs, *words, "--standardize", "--epochs", "1") == 0
     assert train(blobs, *words, "--resume", "--epochs", "2") == 1
     assert "--standardize" in capsys.readouterr().err
+
+
+def test_a_picture_is_not_written_over_a_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without an ending its name gets one."""
+    pytest.importorskip("matplotlib", reason="draws")
+    words = ["train", "--epochs", "1", "--plot", str(tmp_path / "h"), "--json", str(tmp_path / "h.png")]
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(words)
+    assert "are the same file" in capsys.readouterr().err
+
+
+def test_fewer_epochs_than_a_checkpoint_has_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savetxt(tmp_path / "t.csv", np.random.default_rng(0).normal(size=(30, 3)), delimiter=",")
+    words = ["train", "--data", str(tmp_path / "t.csv"), "--strategy", "serial", "--header", "no"]
+    words += ["--checkpoint", str(tmp_path / "run")]
+    assert cli.main([*words, "--epochs", "3"]) == 0
+    capsys.readouterr()
+    assert cli.main([*words, "--epochs", "1", "--resume"]) == 0
+    assert "the checkpoint has 3 epochs, more than --epochs 1: nothing was trained" in capsys.readouterr().out

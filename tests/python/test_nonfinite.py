@@ -309,3 +309,29 @@ def test_a_sum_of_losses_that_no_float_holds_is_finite_on_ranks_too(strategy: An
             pdnn.run(job, strategy, y, ranks=ranks, backend="threads")[0],
         )
         assert got == pytest.approx(want, rel=1e-6, nan_ok=True) and updates["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ranks"), [("serial", 1), ("team:2", 1), ("pool:2/3", 1), ("hogwild:1", 1), ("ddp", 2)]
+)
+@pytest.mark.parametrize("per", ["epoch", "step"])
+@pytest.mark.parametrize("row", [7, 19])
+def test_a_step_that_is_undone_does_not_count(strategy: str, ranks: int, per: str, row: int) -> None:
+    """Where it ended an epoch, the schedule went on."""
+
+    def job() -> None:
+        x = np.random.default_rng(0).standard_normal((20, 4)).astype("float32")
+        x[row] = np.nan
+        model = nn.Sequential(nn.Linear(4, 3), seed=1)
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        schedule = optim.ExponentialLR(sgd, 0.5)
+        trainer = pdnn.Trainer(
+            model, nn.CrossEntropyLoss(), sgd, strategy=strategy, schedule=schedule, schedule_per=per
+        )
+        with pytest.raises(FloatingPointError):
+            trainer.fit(x, np.zeros(20, int), batch_size=5, shuffle=False, verbose=False)
+        steps = row // 5
+        assert (trainer.step, trainer.epoch, sgd.core.steps) == (steps, 0, steps)
+        assert schedule.last_epoch == (steps if per == "step" else 0)
+
+    pdnn.run(job, ranks=ranks, backend="threads")

@@ -20,6 +20,7 @@ from hypothesis.extra import numpy as hnp
 from pdnn import models, nn
 from pdnn.cli import values
 from pdnn.files import safetensors
+from pdnn.files.atomic import replacing
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -280,3 +281,13 @@ class OneLinear(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(2, 3)
+
+
+def test_a_pipe_is_written_to() -> None:
+    """As the /dev/stdout of a shell's pipe, whose real path is none."""
+    read, write = os.pipe()
+    with replacing(f"/dev/fd/{write}") as file:
+        file.write(b"x")
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        assert pipe.read() == b"x"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import signal
@@ -16,6 +17,7 @@ import pytest
 import processes
 from blobs import write_blobs
 from pdnn import cli, sweep
+from pdnn.sweep.results import OF_RANK
 
 
 @pytest.fixture
@@ -301,3 +303,28 @@ def test_a_table_is_not_replaced_by_the_results(tmp_path: Path, capsys: pytest.C
         cli.main(["sweep", str(tmp_path / "r.json"), *words])
     assert "--data and --csv are the same file" in capsys.readouterr().err
     assert table.read_text() == "1,2\n3,4\n"
+
+
+def test_a_file_from_which_lines_were_deleted_is_refused(data: Path, tmp_path: Path) -> None:
+    """`report` ended in tracebacks, or drew another epoch."""
+    file = tmp_path / "results.json"
+    assert cli.main(words(file, data, "--strategy", "serial")) == 0
+    whole = json.loads(file.read_text())
+
+    def without(*path: str | int) -> dict[str, Any]:
+        changed = copy.deepcopy(whole)
+        at = changed["runs"][0]["result"]
+        for name in path[:-1]:
+            at = at[name]
+        del at[path[-1]]
+        return changed
+
+    for path in (
+        ("history", "seconds"), ("history", "loss", 1), ("ranks", 0), ("ranks", 1, 0), ("phases", 1),
+        ("updates", 0, "count"), *(("ranks", 0, 0, name) for name in OF_RANK),
+    ):  # fmt: skip
+        file.write_text(json.dumps(without(*path)))
+        with pytest.raises(ValueError, match=r"results\.json"):
+            sweep.Results.load(file)
+    file.write_text(json.dumps(whole))
+    assert len(sweep.Results.load(file).runs) == 1

@@ -103,6 +103,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
   }
   sums.seconds = epoch.before.seconds + clock.seconds();
   sums.phases += timer_.take();
+  if (sums.nonfinite.found()) --sums.steps;  // it was undone
   return sums;
 }
 

@@ -73,7 +73,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     try:
         return int(COMMANDS[arguments.command].main(arguments))
-    except (FloatingPointError, ImportError, OSError, RuntimeError, ValueError) as error:
+    except (FloatingPointError, ImportError, OSError, RuntimeError, ValueError, Warning) as error:
         if isinstance(error, BrokenPipeError):  # the reader, such as head(1), has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141

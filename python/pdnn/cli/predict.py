@@ -123,7 +123,7 @@ def _noted_loss(
     try:
         return tables.loss(str(word), model, data), ""
     except ValueError as error:
-        return noted, str(error)
+        return noted, f"the labels do not fit what it was trained on (another --target?): pdnn train {error}"
 
 
 def _score(trainer: Trainer, data: Dataset, metrics: list[str], arguments: argparse.Namespace) -> str:

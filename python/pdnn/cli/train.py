@@ -349,6 +349,8 @@ def _fit(
         resume=arguments.resume,
         verbose=not arguments.quiet,
     )
+    if (had := history.epochs) > arguments.epochs and pdnn.world().rank == 0 and not arguments.quiet:
+        print(f"the checkpoint has {had} epochs, more than --epochs {arguments.epochs}: nothing was trained")
     if wanted and arguments.strategy in CHOSEN:
         _estimate(trainer, train, arguments)
     if stopping and stopping.best is not None and pdnn.world().rank == 0 and not arguments.quiet:

@@ -106,7 +106,9 @@ def picture(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"{text!r} ends in none of {', '.join(f'.{each}' for each in known)}"
         )
-    return output(text)
+    return output(
+        text if ending[1:] or os.path.isdir(text) else f"{text.rstrip('.')}.png"
+    )  # as matplotlib does
 
 
 def _finite(text: str) -> float:

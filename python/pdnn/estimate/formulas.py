@@ -302,7 +302,8 @@ class Steps:
             f"{', cut before layer ' * bool(cut)}{', '.join(map(str, cut))}: "
             f"stages of {', '.join(text(f + b) for f, b in times)}, messages of {text(travel)}"
         )
-        return StepCost(busy + update, 0.0, max(0.0, whole - busy), sent, why), params * itemsize
+        waiting = whole - busy if whole - busy > 1e-9 * whole else 0.0  # not the rounding of a sum
+        return StepCost(busy + update, 0.0, waiting, sent, why), params * itemsize
 
 
 def pool_seconds(pieces: int, workers: int, piece: float, adding: float) -> float:

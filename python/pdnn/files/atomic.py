@@ -35,11 +35,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     FileNotFoundError
         If its folder is not there.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        with named(target), open(target, "wb") as device:  # of a folder this is the error
+    if os.path.exists(path) and not os.path.isfile(path):  # /dev/stdout of a pipe has no real path
+        with named(path), open(path, "wb") as device:  # of a folder this is the error
             yield device
         return
+    target = Path(os.path.realpath(path))
     directory = target.parent
     if not directory.is_dir():
         raise FileNotFoundError(ENOENT, f"there is no such folder for {target.name}", str(directory))

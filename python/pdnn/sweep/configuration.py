@@ -78,7 +78,7 @@ def grid(
                 try:
                     parse(strategy).check_ranks(number)
                 except ValueError as error:
-                    reasons.append(str(error).removeprefix("Trainer: "))
+                    reasons.append(str(error).removeprefix("Trainer: ").partition(", or pass comm=")[0])
                     continue
             fitting.append((strategy, number))
         if len(reasons) == len(dict.fromkeys(ranks)):

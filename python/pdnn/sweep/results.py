@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -64,11 +64,11 @@ class Run:
         """What `to_dict` gave; KeyError, TypeError or ValueError if it is something else."""
         rest = {name: value for name, value in content.items() if name not in ("configuration", "result")}
         result = content["result"]
-        return cls(
-            configuration=Configuration(**content["configuration"]),
-            history=None if result is None else History.from_dict(result),
-            **rest,
-        )
+        configuration = Configuration(**content["configuration"])
+        history = None if result is None else History.from_dict(result)
+        if history is not None:
+            _check(history, configuration)
+        return cls(configuration=configuration, history=history, **rest)
 
 
 @dataclass
@@ -160,6 +160,27 @@ class Results:
         table.writerows(lines)
         with replacing(path) as file:
             file.write(text.getvalue().encode())
+
+
+OF_RANK = (
+    *("seconds", "steps", "bytes", "shared_bytes", "hidden", "gradient"),
+    *("update", "agreement", "messages", "scatter", "broadcast"),
+)
+
+
+def _check(history: History, configuration: Configuration) -> None:
+    """Raises ValueError unless a run has all of what each epoch, and each of its ranks, has."""
+    lists: list[Sized] = [*history.history.values(), history.phases, history.updates, history.ranks]
+    if any(len(values) != history.epochs for values in lists) or not history.epochs:
+        raise ValueError(f"{configuration}: its lists are not of one length")
+    for updates, ranks in zip(history.updates, history.ranks, strict=True):
+        if len(ranks) != configuration.ranks:
+            raise ValueError(f"{configuration}: an epoch of {len(ranks)} ranks")
+        lacks = {"count"} - updates.keys() | {"seconds"} - history.history.keys()
+        for rank in ranks:
+            lacks |= set(OF_RANK) - rank.keys()
+        if lacks:
+            raise ValueError(f"{configuration}: an epoch without {min(lacks)}")
 
 
 @contextmanager
