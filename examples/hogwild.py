@@ -83,7 +83,7 @@ def main() -> None:
         else:
             train_without_locks(args, workers)
     if args.sweep:
-        parallel_sgd.draw_file(args.out / FILE)
+        parallel_sgd.draw_file(args.out / FILE, args.sweep)
         print(f"{FILE}, speedup.png and accuracy.png are in {args.out}")
     else:
         train_without_locks(args, args.workers or 1)

@@ -104,7 +104,8 @@ def train(
 
 def crowded(workers: int) -> str:
     """What must be said of times where workers share cores; otherwise nothing."""
-    cores = os.cpu_count() or 1
+    world = pdnn.world()
+    cores = pdnn.comm.cores_of_rank(world) if world.size == 1 else os.cpu_count() or 1
     if workers <= cores:
         return ""
     return f"{workers} workers share {cores} core(s): oversubscribed, their time says nothing about speedup"
@@ -155,11 +156,11 @@ def whole_numbers(axes: Axes) -> None:
     axes.grid(alpha=0.3)
 
 
-def draw_file(path: Path) -> None:
-    """speedup.png and accuracy.png beside the exercise's file."""
+def draw_file(path: Path, sweep: Sequence[int]) -> None:
+    """speedup.png and accuracy.png of a sweep that has just ended, beside the exercise's file."""
     from matplotlib.figure import Figure
 
     for name, draw in (("speedup", draw_speedup), ("accuracy", draw_error)):
         figure = Figure(figsize=(5, 3.4), layout="constrained")
-        draw(figure.add_subplot(), read(path))
+        draw(figure.add_subplot(), [result for result in read(path) if result.workers in sweep])
         figure.savefig(path.with_name(f"{name}.png"), dpi=120)

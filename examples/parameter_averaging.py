@@ -140,7 +140,7 @@ def main() -> None:
     for ranks in args.sweep or []:
         pdnn.run(train_and_average, args, ranks=ranks)
     if args.sweep:
-        parallel_sgd.draw_file(args.out / FILE)
+        parallel_sgd.draw_file(args.out / FILE, args.sweep)
         print(f"{FILE}, speedup.png and accuracy.png are in {args.out}")
     else:
         train_and_average(args)

@@ -142,6 +142,8 @@ def main() -> None:
     seen, held_out = pdnn.datasets.cifar10(args.data)
     ddp.partition_dataset(seen, args.batch_size, verbose=speaks)  # tells how many rows are whose
     result = train(Config(**options), seen, lambda line: speaks and print(line, flush=True))
+    if args.local_statistics:  # each rank has its own running statistics; their mean makes them one model
+        result.model.flat_buffers[:] = ddp.allreduce(result.model.flat_buffers)
     tested = accuracy(result.model, held_out)
     if speaks:
         print(f"test accuracy: {tested:.4f}")

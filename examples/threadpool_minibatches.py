@@ -218,13 +218,22 @@ def arguments() -> argparse.Namespace:
         default="legacy",
         help="legacy: the exercise's, the same batches every epoch; general: a fresh shuffle each epoch",
     )
-    parser.add_argument("--batch", type=positive_int, default=BATCH, help="rows of a minibatch (%(default)s)")
+    parser.add_argument(
+        "--batch",
+        type=positive_int,
+        default=BATCH,
+        help="rows of a minibatch (%(default)s); others need --batching general",
+    )
     parser.add_argument("--fast", action="store_true", help="few epochs")
     parser.add_argument("--out", type=Path, default=Path("out/threadpool"), help="folder (%(default)s)")
     chosen = parser.parse_args()
     if unknown := set(chosen.what) - set(what):
         parser.error(f"unknown part {sorted(unknown)[0]!r}; expected some of {', '.join(what)}")
     can_draw(parser)
+    if chosen.batching == "legacy" and chosen.batch != BATCH:
+        parser.error(
+            f"--batch {chosen.batch}: the exercise's batches have {BATCH} rows; add --batching general"
+        )
     chosen.what = chosen.what or list(what)
     chosen.epochs = chosen.epochs or (21 if chosen.fast else 250)
     chosen.sweep_epochs = chosen.sweep_epochs or (2 if chosen.fast else 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import cifar_made
 import pdnn
 from blobs import write_blobs
 from pdnn import _core, cli, estimate, models, nn, optim
-from pdnn.cli import specs
+from pdnn.cli import specs, values
 from pdnn.comm import run_threads
 
 
@@ -438,3 +439,8 @@ def test_fewer_epochs_than_a_checkpoint_has_are_told(
     capsys.readouterr()
     assert cli.main([*words, "--epochs", "1", "--resume"]) == 0
     assert "the checkpoint has 3 epochs, more than --epochs 1: nothing was trained" in capsys.readouterr().out
+
+
+def test_a_picture_has_a_name() -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        values.picture("")

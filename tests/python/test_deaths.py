@@ -10,6 +10,7 @@ import pytest
 import death_checks
 import pdnn
 from pdnn.comm import Communicator, RankFailed, die, run_threads
+from pdnn.comm.request import Request
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
@@ -111,3 +112,32 @@ def test_who_does_not_come_to_an_agreement_is_named(monkeypatch: pytest.MonkeyPa
 def test_a_death_in_the_past_is_refused() -> None:
     with pytest.raises(ValueError, match="after=-1; expected a number of calls"):
         die(after=-1)
+
+
+def test_a_call_that_has_failed_is_never_done() -> None:
+    def rank() -> None:
+        comm = pdnn.world()
+        request = comm.start_all_reduce(np.ones(3 + comm.rank), check=False)
+        for _ in range(4):
+            with pytest.raises((ValueError, pdnn.CommunicationError)):
+                request.wait()
+        raise KeyError  # the group is of no use any more
+
+    with pytest.raises(KeyError):
+        run_threads(rank, 2)
+
+
+def test_an_interrupted_look_at_a_call_leaves_it_under_way() -> None:
+    class Late:
+        looks = 0
+
+        def test(self) -> bool:
+            self.looks += 1
+            if self.looks == 1:
+                raise KeyboardInterrupt
+            return True
+
+    request = Request(Late(), None)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        request.test()
+    assert request.test()

@@ -29,6 +29,7 @@ def test_the_main_job_keeps_its_model_where_nothing_can_be_drawn(
     ("script", "words", "said"),
     [
         ("threadpool_minibatches", ["--epochs", "0"], NONE.format("--epochs")),
+        ("threadpool_minibatches", ["--batch", "50"], "batches have 105 rows; add --batching general"),
         ("hogwild", ["--workers", "0"], NONE.format("--workers")),
         ("hogwild", ["--workers", "2", "--sweep", "1"], "--workers is for one job; --sweep says how many"),
         ("parameter_averaging", ["--sweep", "1", "0"], NONE.format("--sweep")),

@@ -190,3 +190,20 @@ def test_one_hot_rows_and_batches() -> None:
     assert sorted(np.concatenate(x_batches).ravel()) == list(range(1050))
     with pytest.raises(ValueError, match="x has 1050 rows and y has 1051"):
         exercises.mini_batch(x, np.zeros((1051, 1)), 10)
+
+
+def test_targets_and_weights_that_do_not_fit_are_told() -> None:
+    """Labels as a column gave gradients of the right shapes, and of wrong values."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(6, 5)), np.array([0, 1, 2, 0, 1, 2])
+    w1, w2 = rng.normal(size=(5, 4)), rng.normal(size=(4, 3))
+    s, h = exercises.feedforward(x, w1, w2, np.zeros((1, 4)), np.zeros((1, 3)))
+    t = exercises.convert_to_one_hot(y, 3)
+    with pytest.raises(TypeError, match="backpropagate: w1 is of type float; pass W1 and W2"):
+        exercises.backpropogate(s, h, x, t, 1e-2, 1e-5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"backpropagate: t has shape \(6, 1\), expected \(6, 3\)"):
+        exercises.backpropogate(s, h, x, y[:, None], w1, w2)
+    with pytest.raises(ValueError, match=r"cost: t has shape \(3, 6\)"):
+        exercises.L(t.T, s, w1, w2)
+    with pytest.raises(ValueError, match=r"y has shape \(2, 1\)"):
+        exercises.convert_to_one_hot([[1], [0]], 2)

@@ -352,3 +352,26 @@ def test_views_and_activations_may_be_in_a_list() -> None:
             return self.views[1](self.activations["tanh"](self.views[0](x)))
 
     assert Net()(np.ones((4, 2), np.float32)).shape == (4, 1)
+
+
+def test_modules_of_ones_own_in_a_list_are_told() -> None:
+    """Within them may be other lists, and they may look at `training`."""
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = [nn.Linear(3, 3)]
+
+    class Noise(nn.Module):
+        def forward(self, x: pdnn.Tensor) -> pdnn.Tensor:
+            return x
+
+    class Net(nn.Module):
+        def __init__(self, part: nn.Module) -> None:
+            super().__init__()
+            self.first = nn.Linear(3, 3)
+            self.blocks = [part]
+
+    for part in (Own(), Noise()):
+        with pytest.raises(TypeError, match=r"Net\.blocks: modules in a list"):
+            list(Net(part).parameters())

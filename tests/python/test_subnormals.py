@@ -93,3 +93,18 @@ def test_predictions_and_layers_take_them_as_zero(dtype: str) -> None:
     x = np.full((2, 4), 1e3, dtype)
     assert (model(x).numpy() == 0).all()
     assert (model.predict(x) == 0).all()
+
+
+@pytest.mark.parametrize("strategy", ["average:1", "average:end"])
+def test_averages_that_are_subnormal_are_zero(strategy: str) -> None:
+    def job() -> float:
+        model = nn.Sequential(nn.Linear(2, 1, bias=False), seed=0)
+        model.flat_parameters[:] = 0
+        sgd = optim.SGD(model.parameters(), lr=0.5)
+        x = np.zeros((8, 2), np.float32)
+        x[:2, 0] = 1.5e-38
+        trainer = pdnn.Trainer(model, nn.MSELoss(), sgd, strategy=strategy)
+        trainer.fit(x, np.ones(8, np.float32), epochs=1, batch_size=4, shuffle=False, verbose=False)
+        return float(np.abs(model.flat_parameters).max())
+
+    assert pdnn.run(job, ranks=2, backend="threads") == [0, 0]

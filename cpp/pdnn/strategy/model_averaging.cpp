@@ -90,7 +90,10 @@ bool ModelAveraging<T>::make_common(bool stop) {
   const Index count = model_.count(), whole = common_.size();
   std::copy_n(model_.params->data(), count, common_.data());
   std::copy_n(model_.buffers->data(), model_.buffers->size(), common_.data() + count);
-  kernels::table<T>().scale(Part{}, whole - 1, static_cast<T>(weight()), common_.data());
+  {
+    const SubnormalsAsZero zero;
+    kernels::table<T>().scale(Part{}, whole - 1, static_cast<T>(weight()), common_.data());
+  }
   common_[whole - 1] = wishes(stop);
   const comm::Labeled labeled({.what = "average"});
   if (config_.by_master) {
@@ -98,6 +101,8 @@ bool ModelAveraging<T>::make_common(bool stop) {
   } else {
     comm_->all_reduce(comm::View(common_.span()));
   }
+  const SubnormalsAsZero zero;
+  kernels::table<T>().scale(Part{}, whole - 1, T{1}, common_.data());  // a sum may be one
   return hear(common_[whole - 1]);
 }
 

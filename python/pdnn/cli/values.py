@@ -107,7 +107,7 @@ def picture(text: str) -> str:
             f"{text!r} ends in none of {', '.join(f'.{each}' for each in known)}"
         )
     return output(
-        text if ending[1:] or os.path.isdir(text) else f"{text.rstrip('.')}.png"
+        text if not text or ending[1:] or os.path.isdir(text) else f"{text.rstrip('.')}.png"
     )  # as matplotlib does
 
 

@@ -32,9 +32,13 @@ class Link:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        number(self, "latency", self.latency, "seconds, 0 or more", lambda found: 0 <= found < inf)
+        number(self, "latency", self.latency, "finite seconds, 0 or more", lambda found: 0 <= found < inf)
         number(
-            self, "bandwidth", self.bandwidth, "bytes a second, more than 0", lambda found: 0 < found < inf
+            self,
+            "bandwidth",
+            self.bandwidth,
+            "finite bytes a second, more than 0",
+            lambda found: 0 < found < inf,
         )
 
     def seconds(self, size: float, messages: float = 1) -> float:

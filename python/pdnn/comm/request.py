@@ -42,7 +42,7 @@ class Check:
 
     def test(self) -> bool:
         """Whether the headers are there; raises what `wait` raises."""
-        if not self.fits and self._ended(self._request.test):
+        if not self.fits and self._ended(self._request.test, Exception):
             self._compare()
             self.fits = True
         return self.fits
@@ -55,10 +55,10 @@ class Check:
         self._compare()
         self.fits = True
 
-    def _ended(self, asked: Callable[[], T]) -> T:
+    def _ended(self, asked: Callable[[], T], by: type[BaseException] = BaseException) -> T:
         try:
             return asked()
-        except BaseException:
+        except by:
             self.fits = True  # there is nothing to compare; the group's next call says what happened
             raise
 
@@ -170,7 +170,15 @@ class Request(Generic[Result]):
         CommunicationError
             As every wait; again at each further one.
         """
-        self._unless_failed(self._wait)
+        try:
+            self._unless_failed(self._wait)
+        except Exception:
+            raise
+        except BaseException as error:
+            self._failure = _core.CommunicationError(
+                f"a wait for this call was ended by {type(error).__name__}, so its result is not known"
+            )
+            raise
         return self._result
 
     def _wait(self) -> None:
@@ -187,13 +195,7 @@ class Request(Generic[Result]):
             raise self._failure
         try:
             return asked()
-        except (ValueError, TypeError):
-            raise  # headers that do not fit say so again
         except Exception as error:
-            self._failure = error
-            raise
-        except BaseException as error:
-            self._failure = _core.CommunicationError(
-                f"a wait for this call was ended by {type(error).__name__}, so its result is not known"
-            )
+            if self._check is None or not isinstance(error, (ValueError, TypeError)):
+                self._failure = error  # headers that do not fit say so again
             raise

@@ -30,9 +30,11 @@ def convert_to_one_hot(y: npt.ArrayLike, n_classes: int) -> npt.NDArray[np.float
     Raises
     ------
     ValueError
-        If one is below 0, or n_classes or more.
+        If they are no (n,), or one is below 0, or n_classes or more.
     """
     numbers = np.asarray(y).astype(np.int64)
+    if numbers.ndim != 1:
+        raise ValueError(f"convert_to_one_hot: y has shape {numbers.shape}, expected (n,); pass y.ravel()")
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < n_classes:
         raise ValueError(
             f"convert_to_one_hot: classes are {numbers.min()} … {numbers.max()}, expected 0 … {n_classes - 1}"
@@ -61,7 +63,13 @@ def cost(
     """Cross-entropy of outputs `s` for targets `t`, mean over the rows, and ½ α₁ Σ W1² + ½ α₂ Σ W2².
 
     A probability of zero counts as the smallest positive number, so the cost is finite.
+
+    Raises
+    ------
+    ValueError
+        If targets and outputs differ in shape.
     """
+    _one_hot("cost", t, s)
     log_s = np.log(np.maximum(s, np.finfo(s.dtype).tiny))
     return float(-np.vdot(t, log_s) / len(t) + alpha_1 / 2 * np.vdot(w1, w1) + alpha_2 / 2 * np.vdot(w2, w2))
 
@@ -114,7 +122,21 @@ def backpropagate(
     -------
     tuple of ndarray
         With respect to W1, W2, b1 and b2; those of b1 and b2 have shape (1, ·).
+
+    Raises
+    ------
+    TypeError
+        If the weights are no arrays.
+    ValueError
+        If targets and outputs differ in shape.
     """
+    for name, w in (("w1", w1), ("w2", w2)):
+        if not isinstance(w, np.ndarray):
+            raise TypeError(
+                f"backpropagate: {name} is of type {type(w).__name__}; pass W1 and W2 after t, which the "
+                "exercise's function takes from globals"
+            )
+    _one_hot("backpropagate", t, s)
     dz2 = (s - t) / len(x)
     dz1 = _product(dz2, w2, "b")  # dz2 W2ᵀ
     dz1 *= h * (1 - h)
@@ -165,11 +187,7 @@ def compute_minibatch_gradients(*arrays: Any) -> Gradients:
         )
     w1, w2, b1, b2, x, t = arrays
     s, h = feedforward(x, w1, w2, b1, b2)
-    if t.shape != s.shape:
-        raise ValueError(
-            f"compute_minibatch_gradients: t has shape {t.shape}, expected {s.shape}; class numbers become "
-            "rows by convert_to_one_hot(y, n_classes)"
-        )
+    _one_hot("compute_minibatch_gradients", t, s)
     dw1, dw2, db1, db2 = backpropagate(s, h, x, t, w1, w2)
     return dw1, dw2, db1.reshape(b1.shape), db2.reshape(b2.shape)
 
@@ -205,6 +223,15 @@ def mini_batch(
 L = cost
 backpropogate = backpropagate
 computeMinibatchGradients = computeMinibatchGradientsTuple = compute_minibatch_gradients
+
+
+def _one_hot(call: str, t: Array, s: Array) -> None:
+    """Raises ValueError unless the targets have the shape of the outputs."""
+    if t.shape != s.shape:
+        raise ValueError(
+            f"{call}: t has shape {t.shape}, expected {s.shape}; class numbers become rows by "
+            "convert_to_one_hot(y, n_classes)"
+        )
 
 
 def _product(a: Array, b: Array, transposed: str = "") -> Array:

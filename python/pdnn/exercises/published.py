@@ -1,4 +1,4 @@
-"""Every published figure that pdnn's results are shown beside: its value, its source and its conditions.
+"""The published figures of the exercises: each with its value, its source and its conditions.
 
 Each constant is a `Figure`. One number, or a mapping from what it was measured at, is its `value`::
 

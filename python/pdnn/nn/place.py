@@ -100,10 +100,14 @@ def check_containers(modules: Sequence[object], kind: type) -> None:
     """Raises TypeError if one has others in a list, tuple or dict, where they are no parts of it."""
     inside = {id(module) for module in modules}
 
-    def is_stray(part: Any) -> bool:  # it, or one inside it, that learns or drops
+    def is_stray(part: Any) -> bool:  # it, or one inside it, that learns or drops, as a user's own may
         return any(
             id(each) not in inside
-            and (hasattr(each, "p") or any(isinstance(own, Handle) for own in vars(each).values()))
+            and (
+                not type(each).__module__.startswith("pdnn.")
+                or hasattr(each, "p")
+                or any(isinstance(own, Handle) for own in vars(each).values())
+            )
             for each in part.modules()
         )
 

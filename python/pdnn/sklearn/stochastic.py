@@ -45,7 +45,7 @@ class Progress:
     ended : bool
         Whether calls of `partial_fit` have stopped early.
     loss : str
-        The regressor's `loss` that all this is of.
+        The `repr` of the loss that all this is of.
     """
 
     optimizer: dict[str, Any] = field(default_factory=dict)
@@ -81,7 +81,9 @@ class Stochastic(Fitted):
         if work.incremental and self.early_stopping and self._progress.stale > self.n_iter_no_change:
             self._progress.stale = 0  # a `fit` stopped early: passes are counted anew
         self.stopped_ = False
-        if (loss := vars(self).get("loss", "")) != self._progress.loss != "":  # another's moments and values
+        if (
+            (loss := repr(self._criterion("sum"))) != self._progress.loss != ""
+        ):  # another's moments and values
             self._progress.optimizer, self._progress.stale, self._progress.best = {}, 0, ()
             self.best_loss_ = None
             if self.best_validation_score_ is not None:
