@@ -106,9 +106,9 @@ def picture(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"{text!r} ends in none of {', '.join(f'.{each}' for each in known)}"
         )
-    return output(
-        text if not text or ending[1:] or os.path.isdir(text) else f"{text.rstrip('.')}.png"
-    )  # as matplotlib does
+    if text and not ending[1:] and not os.path.isdir(text):
+        text = f"{text.rstrip('.')}.png"  # as matplotlib names it
+    return output(text)
 
 
 def _finite(text: str) -> float:

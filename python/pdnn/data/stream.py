@@ -82,7 +82,7 @@ class Stream(Dataset):
         samples = _opened(x)
         if is_sparse(samples):
             raise TypeError("Stream: x is sparse; pass a Dataset, or blocks of it as a BlockStream")
-        samples = samples if isinstance(samples, np.ndarray) else np.asarray(samples)
+        samples = np.asanyarray(samples)
         if samples.dtype not in READ or not samples.flags.c_contiguous:
             order = "" if samples.flags.c_contiguous else ", not in C order"
             raise TypeError(

@@ -18,8 +18,9 @@ class _Seeds:
         self.base, self.models = base, models
 
     def next(self) -> int:
+        number = self.models
         self.models += 1
-        return (self.base * GOLDEN_RATIO + self.models - 1) % 2**64
+        return (self.base * GOLDEN_RATIO + number) % 2**64
 
 
 _seeds = _Seeds()

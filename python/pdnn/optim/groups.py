@@ -33,17 +33,17 @@ class ParameterGroups:
         for group in groups:
             if not isinstance(group, Mapping):
                 raise TypeError(f"{name}: got {kind_of(group)}, expected {PARAMS}")
-            if "params" not in group:
-                raise ValueError(f'{name}: a parameter group has {sorted(group)}, and no "params"')
-            full = {"lr": lr, "weight_decay": weight_decay, **group}
-            full["params"] = self._checked(group["params"])
+            full = {"lr": lr, "weight_decay": weight_decay, **group, "params": self._parameters_of(group)}
             self._check_group(full)
             self.param_groups.append(full)
         if not self._groups_by_parameter():
             raise ValueError(f"{name}: there are no parameters")
 
-    def _checked(self, params: Any) -> list[Parameter]:
-        """A group's parameters; raises TypeError if one is none."""
+    def _parameters_of(self, group: Mapping[str, Any]) -> list[Parameter]:
+        """A group's parameters; raises ValueError if it has none, TypeError if one is none."""
+        if "params" not in group:
+            raise ValueError(f'{type(self).__name__}: a parameter group has {sorted(group)}, and no "params"')
+        params = group["params"]
         found = list(params) if isinstance(params, Iterable) else [params]
         for each in found:
             if not isinstance(each, Parameter):
@@ -74,11 +74,7 @@ class ParameterGroups:
         """Makes lists of what appended groups have: an iterator would be empty the second time."""
         for group in self.param_groups:
             if type(group.get("params")) is not list:
-                if "params" not in group:
-                    raise ValueError(
-                        f'{type(self).__name__}: a parameter group has {sorted(group)}, and no "params"'
-                    )
-                group["params"] = self._checked(group["params"])
+                group["params"] = self._parameters_of(group)
 
     def _groups_by_parameter(self) -> dict[Parameter, int]:
         """The number of each parameter's group; raises ValueError if one is in two."""

@@ -81,9 +81,8 @@ class Stochastic(Fitted):
         if work.incremental and self.early_stopping and self._progress.stale > self.n_iter_no_change:
             self._progress.stale = 0  # a `fit` stopped early: passes are counted anew
         self.stopped_ = False
-        if (
-            (loss := repr(self._criterion("sum"))) != self._progress.loss != ""
-        ):  # another's moments and values
+        loss = repr(self._criterion("sum"))
+        if loss != self._progress.loss != "":  # another's moments and values
             self._progress.optimizer, self._progress.stale, self._progress.best = {}, 0, ()
             self.best_loss_ = None
             if self.best_validation_score_ is not None:
