@@ -1,6 +1,6 @@
 """One training step of published networks, by pdnn and by its peers, side by side in one run.
 
-python benchmarks/step.py [--quick] [--peers numpy,eigen] [--json FILE] [--plot FILE]
+python benchmarks/step.py [--quick] [--peers numpy,eigen] [--cores 1,2,4] [--json FILE] [--plot FILE]
 
 Prints a table for each network, number type and number of cores: microseconds a step, the ratio to pdnn's,
 and how much of the step the products alone would need at the machine's peak of fused multiply-adds. How it
@@ -35,6 +35,8 @@ SMALL = 5e6
 """Steps of fewer operations are measured on one core: a second one has no work, and all sides wait."""
 ROUGH = 1e-2
 """How far losses in bfloat16 may be from those of float32, relatively."""
+MINE = len(os.sched_getaffinity(0))
+"""Cores that this process may use."""
 FORCED = {"Haswell": "avx2", "SkylakeX": "avx512f", "Cooperlake": "avx512_bf16"}
 """OpenBLAS's kernels that NumPy can be made to use, and the processor flag that they need."""
 
@@ -55,6 +57,20 @@ NETWORKS: dict[str, Network | Images] = {
     "resnet9": images.RESNET9,
 }
 """By the name that `--networks` takes."""
+
+
+def core_counts(text: str) -> list[int]:
+    """The numbers of cores that `--cores` names.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If it names others than 1 to those that this process may use.
+    """
+    counts = [int(word) if word.isdecimal() else 0 for word in text.split(",")]
+    if not all(1 <= count <= MINE for count in counts):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected numbers from 1 to {MINE}, divided by commas")
+    return counts
 
 
 def forced_cores() -> list[str]:
@@ -223,6 +239,11 @@ def main(arguments: Sequence[str]) -> None:
         type=int,
         help="steps a block (else by the network); where others compute too, short blocks may be undisturbed",
     )
+    parser.add_argument(
+        "--cores",
+        type=core_counts,
+        help="numbers of them, divided by commas (default: 1,2 where there are two; quick: 1)",
+    )
     peers.add_peers(parser)
     parser.add_argument(
         "--before",
@@ -234,8 +255,7 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
 
     wanted = peers.found(options.peers)
-    cores = len(os.sched_getaffinity(0))
-    counts = [1] if options.quick or cores == 1 else [1, 2]
+    counts = options.cores or ([1] if options.quick or MINE == 1 else [1, 2])
     method, report = measure.method(options), measure.begin()
     comparisons = [(NETWORKS[name], count) for name in options.networks for count in counts]
     for network, count in comparisons:

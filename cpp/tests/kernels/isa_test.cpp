@@ -33,13 +33,15 @@ bool is_whole(const Kernels& kernels) {
 BOOST_AUTO_TEST_SUITE(instruction_sets)
 
 BOOST_AUTO_TEST_CASE(every_kernel_is_entered_into_every_table) {
-  for (const Isa isa : supported_isas()) {
+  for (const Isa isa : kIsas) {  // this processor need not have it
     const Tables& all = tables(isa);
-    BOOST_TEST(is_whole(all.floats));
-    BOOST_TEST(is_whole(all.doubles));
-    BOOST_TEST(is_whole<ProductKernels<float>>(all.bfloat16));
-    BOOST_TEST(is_whole<ConvolutionKernels<float>>(all.bfloat16));
-    BOOST_TEST(is_whole<RoundingKernels<float>>(all.bfloat16));
+    BOOST_TEST(is_whole(all.floats), name(isa));
+    BOOST_TEST(is_whole(all.doubles), name(isa));
+    BOOST_TEST(is_whole<ProductKernels<float>>(all.bfloat16), name(isa));
+    BOOST_TEST(is_whole<ConvolutionKernels<float>>(all.bfloat16), name(isa));
+    RoundingKernels<float> rounding = all.bfloat16;
+    rounding.as_floats = true;  // no function
+    BOOST_TEST(is_whole(rounding), name(isa));
   }
 }
 
