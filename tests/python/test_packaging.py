@@ -91,6 +91,15 @@ def test_no_module_names_an_mpi_library_or_a_folder() -> None:
         assert not re.findall(r"\((?:RUNPATH|RPATH)\).*\[(?!\$ORIGIN)", section)
 
 
+def test_a_module_shows_how_it_begins_and_nothing_else() -> None:
+    """Names of the C++ library would be shared by all modules, of whatever version, that are linked with its archive."""
+    nm = shutil.which("nm") or pytest.skip("no nm")
+    for module in (next(PACKAGE.glob("_core.*.so")), *PACKAGE.glob("_mpi/*.so")):
+        words = [nm, "-D", "--defined-only", "--format=posix", module]
+        symbols = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+        assert [line.split()[0] for line in symbols] == [f"PyInit_{module.name.partition('.')[0]}"]
+
+
 ALONE = """
 import sys
 

@@ -1,6 +1,7 @@
 #include "pdnn/kernels/isa.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <ranges>
 #include <string>
@@ -99,14 +100,14 @@ bool present(Isa isa) {
 }
 
 /// Asks Linux for the registers of tiles: ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA
-/// (Documentation/arch/x86/xstate.rst).
-bool may_use_tiles() {
+/// (Documentation/arch/x86/xstate.rst). Why it refuses; empty: it does not.
+std::string_view refusal_of_tiles() {
 #ifdef PDNN_WITH_V4_AMX
-  static const bool given = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
-  return given;
-#else
-  return false;
+  static const int error = syscall(SYS_arch_prctl, 0x1023, 18) == 0 ? 0 : errno;
+  if (error == 0) return {};
+  if (error == ENOSPC) return "a thread's stack for signals (sigaltstack) has no room for the registers of AMX";
 #endif
+  return "the system refuses the registers of AMX";
 }
 
 /// Whether it is known to be faster than those before it, where it runs.
@@ -121,8 +122,7 @@ bool pays(Isa isa) {
 
 std::string_view obstacle(Isa isa) {
   if (!present(isa)) return "this processor, or this build of pdnn, lacks it";
-  if (isa == Isa::v4_amx && !may_use_tiles()) return "the system refuses the registers of AMX";
-  return {};
+  return isa == Isa::v4_amx ? refusal_of_tiles() : std::string_view();
 }
 
 Isa default_isa() {
