@@ -11,7 +11,7 @@ const Tables& tables(Isa isa) {
     case Isa::v4_amx: {
       static const Tables all{tables_v4()->floats,
                               tables_v4()->doubles,
-                              {*bfloat16_v4_amx(), *bfloat16_v4_bf16(), *bfloat16_v4_bf16(), {}}};
+                              {*bfloat16_v4_amx(), tables_v4()->bfloat16, tables_v4()->bfloat16, {}}};
       return all;
     }
 #endif

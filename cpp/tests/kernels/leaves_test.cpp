@@ -53,7 +53,7 @@ void check_leaves(const RandomLeaves& leaves, Index size, Sum sum) {
       by_leaves<T>(leaves, size, [&](Range rows, T* to) { sum(rows, LeafSums<T>{}, Part{}, to); });
   const Index room = tree_levels(leaves.count()) * size;
   Guarded<T> memory(std::max<Index>(1, room));
-  for (const int team : {1, 2, 5}) {
+  for (const int team : {1, 2, 5, 12}) {
     std::vector<T> got(want.size(), T(7));
     const LeafSums<T> cut{leaves.ends.data(), leaves.count(), memory.at_end(room)};
     as_team(team, [&](Part part) { sum({0, leaves.rows}, cut, part, got.data()); });

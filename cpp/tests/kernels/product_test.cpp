@@ -1,8 +1,10 @@
 // The three products against sums in double, at every remainder of a tile, between forbidden pages, for every build
 // and precision.
+#include <algorithm>
 #include <bit>
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
+#include <utility>
 
 #include "pdnn/core/errors.hpp"
 #include "random_rounds.hpp"
@@ -48,6 +50,28 @@ class ProductProblem {
       if (kind_ == Kind::tn) products.product_tn(part, a_, b_, {}, add, c, nullptr);
     });
     return {c.data, c.data + count};
+  }
+
+  /// Whether a team deals out the output: every element to one of its members, to none of them more than two members'
+  /// share, nor more than half of the columns.
+  bool is_dealt_out(const ProductKernels<T>& products, int team) {
+    Matrix<T> c(memory()[4].at_end(span(rows_, cols_)), rows_, cols_, cols_ + gap_);
+    std::vector<int> owners(static_cast<std::size_t>(rows_ * cols_));
+    bool fair = true;
+    as_team(team, [&](Part part) {
+      std::fill_n(c.data, span(rows_, cols_), kUntouched);
+      products.product_nn(part, a_, b_, bias_, Activation::identity, c);
+      Index count = 0, last = -1, columns = 0;
+      for (Index j = 0; j < cols_; ++j) {
+        for (Index r = 0; r < rows_; ++r) {
+          if (c.row(r)[j] == kUntouched) continue;
+          ++owners[static_cast<std::size_t>(r * cols_ + j)], ++count;
+          columns += std::exchange(last, j) != j;
+        }
+      }
+      fair &= count * team <= 2 * rows_ * cols_ && 2 * columns <= cols_;
+    });
+    return fair && std::ranges::count(owners, 1) == rows_ * cols_;
   }
 
   void check(const std::vector<T>& c, Activation f, bool add, double rounding) const {
@@ -134,6 +158,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_random_sizes, T, Elements)
     const Index rows = draw(0, draw.once_in(4) ? 300 : 60), cols = draw(0, draw.once_in(4) ? 200 : 60);
     const Index depth = draw(0, draw.once_in(4) ? 200 : 40);
     check_shape<T>(kind, rows, cols, depth, static_cast<int>(draw(2, draw.once_in(3) ? 50 : 6)));
+  });
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(many_workers_divide_both_rows_and_columns, T, Elements) {
+  ProductProblem<T> problem(Kind::nn, 64, 256, 5, 0);
+  for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double) {
+    for (const int team : {8, 16}) BOOST_TEST(problem.is_dealt_out(products, team), "a team of " << team);
   });
 }
 
@@ -228,7 +259,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, E
           products.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, {}, true, {dw.data(), rows, cols},
                               nullptr);
           table.update({}, update_of(continued), count, dw.data());
-          for (const int team : {1, 3})
+          for (const int team : {1, 3, 12})
             for (const bool from_zero : {true, false}) {
               State inside = before;
               const State& want = from_zero ? after : continued;
@@ -300,7 +331,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(panels_change_no_bit, T, Elements) {
     };
     for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double) {
       const Results rows = run(products, 1, w, outputs);
-      for (const int team : {1, 2, 3}) {
+      for (const int team : {1, 2, 3, 12}) {
         const Results cut = run(products, team, panels, panel);
         BOOST_TEST(same_bits(rows.y.data(), cut.y.data(), batch * outputs));
         BOOST_TEST(same_bits(rows.dx.data(), cut.dx.data(), batch * inputs));
