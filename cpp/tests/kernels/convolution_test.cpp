@@ -342,6 +342,22 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(nan_and_infinity_reach_what_sees_them_and_no_other
   });
 }
 
+// Of images of one place the tap in the middle alone sees anything: its 64 rows are what there is to do.
+BOOST_AUTO_TEST_CASE(rows_of_dw_are_dealt_by_the_places_that_their_taps_see) {
+  constexpr Index batch = 256, inputs = 64, outputs = 16, rows = 9 * inputs;
+  const std::vector<float> x(batch * inputs, 1), dy(batch * outputs, 1);
+  Index all = 0;
+  as_team(4, [&](Part part) {
+    std::vector<float> dw(rows * outputs, 7), db(outputs);
+    table<float>().convolution_dw(part, shape_of(1, 1, inputs, outputs, 3, 3, 1, 1), batch, x.data(), dy.data(),
+                                  dy.data(), {}, false, dw.data(), db.data());
+    const Index sums = std::ranges::count(dw, float{batch}) / outputs;
+    BOOST_TEST(sums <= inputs / 4 + 8);
+    all += sums;
+  });
+  BOOST_TEST(all == inputs);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

@@ -13,6 +13,7 @@ inline constexpr Index kFewChannels = 8;          // fewer share tiles in dw
 inline constexpr Index kPatchBytes = 32 * 1024;   // of an image, padded
 inline constexpr Index kMostOffsets = 256;        // of rows in a patch
 inline constexpr Index kPatchAhead = 64;          // rows of dy that are fetched before their use
+inline constexpr Index kEmptyRow = 8;             // places take as long as writing a row whose tap sees none
 
 /// What dw is summed from: some samples, in groups of the operands, and where the sum begins. The channels of each
 /// group of channels are `inputs` and `outputs`.
@@ -124,18 +125,26 @@ PDNN_INLINE Index places_in(const Axis& axis, Index most) {
   return min(axis.places, (most - seen_by(axis, 1)) / axis.stride + 1);
 }
 
-/// patch[i, j, :] = what the window at place (y, x) has i elements down and j along in an image, 0 outside of it.
+/// patch[i, j, :] = what the window at place (y, x) has i elements down and j along in an image, 0 outside of it, as
+/// far as so many places down and along see it by these rows of taps.
 template <class T>
-void copy_patch(const Chunk<T>& p, const T* image, Index y, Index x, Index rows, Index cols, T* patch) {
-  const Index inputs = p.s.inputs, line = p.x.extent * inputs, width = cols * inputs;
+void copy_patch(const Chunk<T>& p, const T* image, Index y, Index x, Index high, Index wide, Range taps, T* patch) {
+  const Index inputs = p.s.inputs, line = p.x.extent * inputs, width = seen_by(p.x, wide) * inputs;
   const Index first_y = y * p.y.stride - p.y.padding, first = (x * p.x.stride - p.x.padding) * inputs;
-  for (Index i = 0; i < rows; ++i, patch += width) {
+  const auto copy_line = [&](Index i) {
+    T* const to = patch + i * width;
     const bool seen = first_y + i >= 0 && first_y + i < p.y.extent;
     const Index begin = seen ? min(max(0, -first), width) : width, end = max(begin, min(width, line - first));
-    for (Index j = 0; j < begin; j += kLanes<T>) store(patch + j, Vector<T>{}, begin - j);
+    for (Index j = 0; j < begin; j += kLanes<T>) store(to + j, Vector<T>{}, begin - j);
     const T* const in = seen ? image + (first_y + i) * line + first : image;
-    for (Index j = begin; j < end; j += kLanes<T>) store(patch + j, load(in + j, end - j), end - j);
-    for (Index j = end; j < width; j += kLanes<T>) store(patch + j, Vector<T>{}, width - j);
+    for (Index j = begin; j < end; j += kLanes<T>) store(to + j, load(in + j, end - j), end - j);
+    for (Index j = end; j < width; j += kLanes<T>) store(to + j, Vector<T>{}, width - j);
+  };
+  if ((taps.end - taps.begin - 1) * p.y.dilation >= p.y.stride) {
+    for (Index i = 0; i < seen_by(p.y, high); ++i) copy_line(i);
+  } else {  // no two taps see the same line
+    for (Index tap = taps.begin; tap < taps.end; ++tap)
+      for (Index place = 0; place < high; ++place) copy_line(place * p.y.stride + tap * p.y.dilation);
   }
 }
 
@@ -152,13 +161,14 @@ void sum_patches(const Chunk<T>& p, Range rows, T* dw) {
   const Index most_high = min(room, max(1, kPatchBytes / size / dy_row));  // its part of dy stays near, too
   for (; rows.begin < rows.end; rows.begin += kMostOffsets) {
     const Index count = min(kMostOffsets, rows.end - rows.begin);
+    const Range taps{rows.begin / across, (rows.begin + count - 1) / across + 1};
     Index offsets_width = 0;
     for (Index n = 0; n < p.batch; ++n) {
       for (Index y = 0; y < p.y.places; y += most_high) {
         for (Index x = 0; x < p.x.places; x += most_wide) {
           const Index high = min(most_high, p.y.places - y), wide = min(most_wide, p.x.places - x);
           const Index width = seen_by(p.x, wide) * inputs;
-          copy_patch(p, p.in + n * sample, y, x, seen_by(p.y, high), seen_by(p.x, wide), patch);
+          copy_patch(p, p.in + n * sample, y, x, high, wide, taps, patch);
           for (Index r = 0; width != offsets_width && r < count; ++r) {
             const Index down = (rows.begin + r) / across, along = (rows.begin + r) % across;
             offsets[r] = down * p.y.dilation * width + along / p.inputs * p.x.dilation * inputs + along % p.inputs;
@@ -210,6 +220,41 @@ void sum_places(const T* dy, Index places, Index cols, bool from_zero, T* db) {
   }
 }
 
+/// Whether each channel sees itself alone.
+PDNN_INLINE bool channel_by_channel(const Convolution& s) {
+  return s.groups > 1 && s.inputs == s.groups && s.outputs == s.groups;
+}
+/// Whether rows of several taps share a tile.
+template <class T>
+PDNN_INLINE bool in_patches(const Convolution& s) {
+  const Index seen = seen_by(s.windows.y, 1) * seen_by(s.windows.x, 1) * s.inputs;
+  return !channel_by_channel(s) && s.inputs / s.groups < kFewChannels &&
+         seen <= kPatchBytes / static_cast<Index>(sizeof(T));
+}
+
+/// A worker's rows of dw, and behind them of so many more, db. A row takes as long as there are places whose tap is
+/// inside the image, or in patches as long as any other.
+template <class T>
+PDNN_INLINE Range deal_rows(Part part, const Convolution& s, Index batch, Index more) {
+  const Axis &y = s.windows.y, &x = s.windows.x;
+  const Index inputs = s.inputs / s.groups, taps = y.kernel * x.kernel;
+  if (part.size == 1 || in_patches<T>(s)) return deal(part, taps * inputs + more);
+  const auto work = [&](Index tap) {
+    const Range ys = places_under(y, tap / x.kernel), xs = places_under(x, tap % x.kernel);
+    return batch * (ys.end - ys.begin) * (xs.end - xs.begin) + kEmptyRow;
+  };
+  const Index whole = batch * y.places * x.places;
+  Index all = more * whole;
+  for (Index tap = 0; tap < taps; ++tap) all += inputs * work(tap);
+  const auto rows_before = [&](Index share) {
+    Index left = all / part.size * share + all % part.size * share / part.size;
+    for (Index tap = 0; tap < taps; left -= inputs * work(tap++))
+      if (left < inputs * work(tap)) return tap * inputs + left / work(tap);
+    return taps * inputs + (whole > 0 ? left / whole : more);
+  };
+  return {rows_before(part.index), part.index + 1 == part.size ? taps * inputs + more : rows_before(part.index + 1)};
+}
+
 /// Adds up a worker's rows of dw over some groups of samples.
 template <class Operands>
 struct WeightSums {
@@ -225,8 +270,6 @@ struct WeightSums {
     const Index x_sample = v.y.extent * v.x.extent * s.inputs;
     const Index places = v.y.places * v.x.places, dy_sample = places * s.outputs;
     const Index samples = max(1, kChunkBytes / static_cast<Index>(sizeof(T)) / max(1, x_sample + dy_sample));
-    const bool in_patches = batch.begin < batch.end && inputs < kFewChannels &&
-                            seen_by(v.y, 1) * seen_by(v.x, 1) * s.inputs <= kPatchBytes / static_cast<Index>(sizeof(T));
     Index first = batch.begin;
     do {
       Chunk<T> chunk{s,
@@ -239,9 +282,9 @@ struct WeightSums {
                      dy + first * dy_sample,
                      first == batch.begin && !add};
       if (batch.begin == batch.end) chunk.in = chunk.dy = dw;  // they may be null, and nothing is read
-      if (s.groups > 1 && inputs == 1 && outputs == 1) {
+      if (channel_by_channel(s)) {
         sum_lanes<Operands>(chunk, mine, dw);
-      } else if (in_patches) {
+      } else if (batch.begin < batch.end && in_patches<T>(s)) {
         sum_patches<Operands>(chunk, mine, dw);
       } else {
         for (Index tap = mine.begin / inputs; tap * inputs < mine.end; ++tap) {
@@ -260,9 +303,8 @@ void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, co
                     const LeafSums<T>& leaves, bool add, T* dw, T* db) {
   constexpr Index group = Operands::kGroup;
   constexpr bool exact = !Operands::kCopied;  // db is a sum of what dw is
-  // Dealt are the rows of dw, and behind them db as one more.
   const Index rows = s.windows.y.kernel * s.windows.x.kernel * (s.inputs / s.groups), count = rows * s.outputs;
-  const Range dealt = deal(part, rows + (db ? 1 : 0)), mine{min(dealt.begin, rows), min(dealt.end, rows)};
+  const Range dealt = deal_rows<T>(part, s, batch, db ? 1 : 0), mine{min(dealt.begin, rows), min(dealt.end, rows)};
   const bool sums_db = dealt.begin <= rows && rows < dealt.end;
   const WeightSums<Operands> sum_groups{s, x, dy, mine, sums_db && exact};
   const Index places = s.windows.y.places * s.windows.x.places;
