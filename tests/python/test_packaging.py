@@ -92,7 +92,7 @@ def test_no_module_names_an_mpi_library_or_a_folder() -> None:
 
 
 def test_a_module_shows_how_it_begins_and_nothing_else() -> None:
-    """Names of the C++ library would be shared by all modules, of whatever version, that are linked with its archive."""
+    """Names of the C++ library would be shared by all modules linked with its archive, of any version."""
     nm = shutil.which("nm") or pytest.skip("no nm")
     for module in (next(PACKAGE.glob("_core.*.so")), *PACKAGE.glob("_mpi/*.so")):
         words = [nm, "-D", "--defined-only", "--format=posix", module]

@@ -10,6 +10,7 @@
 /// sums of pieces wait in memory. Factors that are rounded are rounded in their copies, and both are copied.
 #include "pdnn/kernels/impl/columns.hpp"
 #include "pdnn/kernels/impl/fetch.hpp"
+#include "pdnn/kernels/impl/parts.hpp"
 #include "pdnn/kernels/impl/pieces.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
 #include "pdnn/kernels/impl/tile.hpp"
@@ -27,31 +28,11 @@ inline constexpr Index kMostCopiedRows = 96;    // of a, where it is copied by r
 inline constexpr Index kFarBytes = 4096;        // rows of b, or of x for dw, so far apart are copied
 inline constexpr Index kFarOften = 2048;        // rows of x so far apart too, if kOften strips or more read them
 inline constexpr Index kOften = 8;
-inline constexpr Index kSetBytes = 512;   // rows of x a multiple of it apart too: they share a few sets of caches
-inline constexpr Index kAhead = 6;        // rows of b that are fetched before their use
-inline constexpr Index kFetchedRows = 4;  // of a tile: an element of b takes as long to be fetched, at least
+inline constexpr Index kSetBytes = 512;  // rows of x a multiple of it apart too: they share a few sets of caches
+inline constexpr Index kAhead = 6;       // rows of b that are fetched before their use
 
 template <class T, int vectors>
 inline constexpr Index kTileCols = vectors * kLanes<T>;
-
-/// Which part of the output is a worker's: some rows of whole tiles of columns. The number of parts side by side is the
-/// one with which the worker that has most is done first, columns counted in whole vectors. It reads all of b under its
-/// columns; of a weight that is what other cores have just updated.
-struct Block {
-  Range rows, cols;
-};
-PDNN_INLINE Block own_block(Part part, Index rows, Index cols, Index tile_cols, Index lanes) {
-  const Index tiles = ceil_div(cols, tile_cols), all = ceil_div(cols, lanes) * lanes;
-  int across = 1;
-  for (Index count = 1, least = 0; count <= min(part.size, tiles); ++count) {
-    const Index most_cols = min(ceil_div(tiles, count) * tile_cols, all);
-    const Index most = (ceil_div(rows, part.size / count) + kFetchedRows) * most_cols;
-    if (count == 1 || most <= least) across = static_cast<int>(count), least = most;
-  }
-  const int down = part.size / across;
-  const Range own_rows = part.index < across * down ? deal({part.index / across, down}, rows) : Range{rows, rows};
-  return {own_rows, in_tiles(deal({part.index % across, across}, tiles), tile_cols, cols)};
-}
 
 /// Where element (r, j) lies, and how far from it the one in the next row.
 template <class T>
