@@ -21,6 +21,7 @@ import pdnn
 from pdnn import nn, optim
 from pdnn.callbacks import Callback
 from pdnn.data import Dataset
+from pdnn.exercises import published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,6 +69,16 @@ def ending(seconds: float, tested: Mapping[str, float]) -> str:
         f"Total time for training: {seconds:.2f}\n"
         f"Test Data: Average loss: {tested['loss']:.4f}, Final Accuracy: {100 * tested['accuracy']:.2f}%"
     )
+
+
+def published_line(result: Result, seconds: published.Curve, accuracy: Mapping[int, float]) -> str:
+    """Published figures of as many workers, or that there are none."""
+    if result.workers not in seconds.value:
+        return f"published: nothing of {result.workers} workers"
+    theirs = [f"{seconds.value[result.workers]:.0f} s"]
+    if result.workers in accuracy:
+        theirs.append(f"accuracy {100 * accuracy[result.workers]:.0f}%")
+    return f"published: {', '.join(theirs)} ({seconds.conditions})"
 
 
 def load_digits(folder: Path | None, embedded: bool = False) -> tuple[Dataset, Dataset, str]:

@@ -37,7 +37,14 @@ import pdnn
 from pdnn import nn, optim
 from pdnn.cli.values import can_draw, positive_int
 from pdnn.data import Dataset, DistributedSampler, Subset
+from pdnn.exercises import published
 from pdnn.strategies import ModelAveraging
+
+PUBLISHED = {
+    20: (published.PSGD_SECONDS, published.PSGD_ACCURACY.value),
+    50: (published.SHEET_PSGD_SECONDS, {2: published.SHEET_PSGD_ACCURACY.value}),
+}
+"""Seconds and accuracies by workers, of so many epochs."""
 
 
 def average_by_master(model: nn.Sequential) -> None:
@@ -105,6 +112,8 @@ def train_and_average(args: argparse.Namespace) -> Result:
         result, _ = parallel_sgd.train(strategy, comm.size, (digits[0], digits[1]), args.epochs, seed, say)
     if comm.rank == 0:
         parallel_sgd.append(args.out / FILE, result)
+        if args.epochs in PUBLISHED and not (args.embedded or args.every):
+            say(parallel_sgd.published_line(result, *PUBLISHED[args.epochs]), flush=True)
     return result
 
 

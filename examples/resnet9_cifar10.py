@@ -20,6 +20,7 @@ import numpy as np
 import pdnn
 from pdnn import ddp, nn, optim
 from pdnn.data import Dataset, Subset
+from pdnn.exercises import published
 
 
 @dataclass
@@ -98,6 +99,23 @@ def train(config: Config, dataset: Dataset | Subset, show: Callable[[str], objec
     return result
 
 
+def published_lines(result: Result, ranks: int) -> list[str]:
+    """The exercise's figures beside these, as far as its training and this one were as long."""
+    lines = [
+        f"loss at batch {batch}: {result.losses[batch]:.2f}, published {loss:.2f}"
+        for batch, loss in published.RESNET9_LOSS.value.items()
+        if batch < len(result.losses)
+    ]
+    if result.accuracies and ranks in published.RESNET9_EPOCH_ACCURACY.value:
+        least, most = published.RESNET9_EPOCH_ACCURACY.value[ranks]
+        theirs = f"{least}" if least == most else f"{least} to {most}"
+        lines.append(f"accuracy of epoch 1: {result.accuracies[0]:.3f}, published {theirs}")
+    if len(result.accuracies) >= 10:
+        theirs = f"{published.RESNET9_FINAL_ACCURACY.value}"
+        lines.append(f"accuracy of epoch 10: {result.accuracies[9]:.3f}, published {theirs} of one process")
+    return lines
+
+
 def accuracy(model: nn.Sequential, dataset: Dataset | Subset, batch_size: int = 250) -> float:
     """The share of right answers; each rank takes its part of the rows."""
     part, _ = ddp.partition_dataset(dataset, batch_size, dtype=model.dtype, verbose=False)
@@ -147,6 +165,9 @@ def main() -> None:
     tested = accuracy(result.model, held_out)
     if speaks:
         print(f"test accuracy: {tested:.4f}")
+        if args.batch_size == 128 and len(seen) == 50_000:
+            for line in published_lines(result, ddp.size()):
+                print(line)
 
 
 if __name__ == "__main__":

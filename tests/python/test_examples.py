@@ -1,7 +1,8 @@
-"""Options of the programs in examples that these can't do anything with: refused before any work."""
+"""Options of the programs in examples that can do nothing are refused before any work; published figures."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -85,3 +86,30 @@ def test_the_main_job_tries_its_folder_before_it_trains(
     (tmp_path / "file").write_text("")
     child = run_python([root / "train.py", "--out", tmp_path / "file"], check=False, env={"PDNN_MPI": "0"})
     assert child.returncode == 1 and "FileExistsError" in child.stdout and "epoch" not in child.stdout
+
+
+def test_published_figures_stand_beside_those_of_as_long_a_training(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(root / "examples"))
+    names = ("scatter_gather", "resnet9_cifar10", "parallel_sgd", "parameter_averaging")
+    scatter, resnet, sgd, averaging = map(importlib.import_module, names)
+
+    costs = [1 / count for count in range(1, 301)]
+    lines = scatter.published_lines(2.0, costs)
+    assert lines[2:] == [
+        "after  200 iterations: cost 0.005; published: precision 0.93, cost 0.572",
+        "after  300 iterations: cost 0.003; published: precision 0.94, cost 0.485",
+    ]
+    assert scatter.published_lines(0.1, costs[:60]) == ["published: precision 0.36"]
+    assert scatter.published_lines(0.1, costs) == scatter.published_lines(1.0, costs) == []
+
+    result = resnet.Result(losses=[3.5] * 101, accuracies=[0.4])
+    first = ["loss at batch 0: 3.50, published 3.61", "loss at batch 100: 3.50, published 1.68"]
+    assert resnet.published_lines(result, 3) == [*first, "accuracy of epoch 1: 0.400, published 0.37 to 0.38"]
+    assert resnet.published_lines(result, 2) == first
+
+    told = [sgd.published_line(sgd.Result(2, 1.0, 0.9), *averaging.PUBLISHED[epochs]) for epochs in (20, 50)]
+    assert told[0].startswith("published: 193 s, accuracy 36% (20 epochs")
+    assert told[1].startswith("published: 553 s, accuracy 40% (50 epochs")
+    assert "nothing of 7" in sgd.published_line(sgd.Result(7, 1.0, 0.9), *averaging.PUBLISHED[20])

@@ -152,8 +152,9 @@ HOGWILD_ACCURACY: Curve = Figure(
 
 _COLLECTIVES = "the lines printed in the data-parallel exercise"
 _TWO_WORKERS = (
-    "rows 0 to 999, which are also trained on; printed above the program of one process, but these are "
-    "losses of two workers with the mean of their gradients: one process has 1.87 to 1.97 at step 100"
+    "rows 0 to 999, all but the last 40 of which are trained on; printed above the program of one process, "
+    "but these are losses of two workers with the mean of their gradients: one process has 1.87 to 1.97 at "
+    "step 100"
 )
 _SEEDS = "14 seeds, the same rows 0 to 999"
 _PYTORCH = "not published: measured for pdnn with PyTorch"
@@ -222,7 +223,7 @@ SUM_RANGES: Ranges = Figure(
 # ResNet9: 431,946 parameters, CIFAR-10's 50,000 training images, Adam with lr 1e-3, batch 128
 
 _RESNET9 = "the log lines of the ResNet9 exercise"
-_EPOCH = "one epoch of 50,000 images, batch 128 in all, CPU"
+_EPOCH = "one epoch of 50,000 images, batch 128 in all"
 
 RESNET9_LOSS: Curve = Figure(
     "training loss at a batch of the first epoch",
