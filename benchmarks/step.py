@@ -257,10 +257,12 @@ def main(arguments: Sequence[str]) -> None:
     wanted = peers.found(options.peers)
     counts = options.cores or ([1] if options.quick or MINE == 1 else [1, 2])
     method, report = measure.method(options), measure.begin()
-    comparisons = [(NETWORKS[name], count) for name in options.networks for count in counts]
+    comparisons = [
+        (NETWORKS[name], count)
+        for name in options.networks
+        for count in (counts if NETWORKS[name].flop >= SMALL else [1])
+    ]
     for network, count in comparisons:
-        if count > 1 and network.flop < SMALL:
-            continue
         if options.steps and isinstance(network, Network):
             network = replace(network, steps=options.steps)
         entries = sides(network, count, wanted, options.before)

@@ -29,7 +29,7 @@ template <class T>
 void PipelineEngine<T>::require_parts(const nn::Network<T>& network, Index micro_batches) {
   require(micro_batches == 1 || !network.traits().synchronized,
           "Pipeline: a layer with sync=True needs the whole batch at once, but micro-batches go one by one; ",
-          "use sync=False, or one micro-batch");
+          "use sync=False, one micro-batch, or a strategy without a pipeline");
 }
 
 template <class T>

@@ -131,14 +131,14 @@ Isa default_isa() {
 
 Isa choose_isa(std::string_view forced) {
   if (forced.empty()) return default_isa();
-  std::string offers;
-  for (const Isa isa : std::views::reverse(kIsas)) {
-    if (forced == name(isa)) {
-      require(supported(isa), "PDNN_ISA=", forced, ": ", obstacle(isa), "; unset it");
-      return isa;
-    }
-    if (supported(isa)) offers += (offers.empty() ? "" : ", ") + std::string(name(isa));
+  for (const Isa isa : kIsas) {
+    if (forced != name(isa)) continue;
+    require(supported(isa), "PDNN_ISA=", forced, ": ", obstacle(isa), "; unset PDNN_ISA");
+    return isa;
   }
+  std::string offers;  // not before a name was wrong: whether v4_amx runs is asked of the system, for good
+  for (const Isa isa : std::views::reverse(kIsas))
+    if (supported(isa)) offers += (offers.empty() ? "" : ", ") + std::string(name(isa));
   throw ValueError(message("PDNN_ISA=", forced, " is not the name of an instruction set; here these run: ", offers));
 }
 

@@ -7,7 +7,7 @@ namespace pdnn::kernels {
 
 /// v2: the plain generic build (128-bit vectors); neon: arm64; neon_bf16: the same with BFMMLA and BFDOT for those in
 /// bfloat16; v3: AVX2 and FMA; v4: AVX-512 (F, BW, CD, DQ, VL); v4_bf16: the same with AVX512_BF16 for products in
-/// bfloat16, and v4's kernels for all else; v4_amx: v4_bf16 with AMX for the products of Linear layers in bfloat16.
+/// bfloat16, and v4's kernels for all else; v4_amx: v4 with AMX for the products of Linear layers in bfloat16.
 enum class Isa { v2, neon, neon_bf16, v3, v4, v4_bf16, v4_amx };
 
 /// From the plainest to the best.

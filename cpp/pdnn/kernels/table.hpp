@@ -42,7 +42,7 @@ struct Tables {
   Table<double> doubles;
   /// Of factors that are rounded to bfloat16: to nearest, ties to even; NaN and infinity stay what they are. v4-bf16
   /// adds products in pairs, v4-amx those of 16 pairs before it adds them to a sum, both take and give 0 for subnormal
-  /// numbers; the others multiply and add what was rounded as they do floats.
+  /// numbers; the others, and v4-amx's convolutions, multiply and add what was rounded as floats.
   RoundedKernels<float> bfloat16;
 
   template <class T>
