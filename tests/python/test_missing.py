@@ -60,6 +60,24 @@ def test_a_long_name_of_a_script_ends_with_a_whole_character(shift: int) -> None
     run_threads(rank, 2)
 
 
+def test_of_forty_ranks_one_tells_of_the_one_that_is_missing() -> None:
+    told: list[str] = []
+
+    def meet(over: threading.Event) -> None:
+        if pdnn.world().rank == 39:
+            over.wait(10 * WAIT)
+            return
+        try:
+            pdnn.world().barrier()
+        except Exception as error:
+            told.append(str(error))
+            raise
+
+    assert "rank 39 never entered #1 barrier" in said_by(meet, 40)
+    (answer,) = (text for text in told if "no answer" in text)
+    assert f"no answer from rank 39 for {WAIT} s" in answer
+
+
 @pytest.mark.parametrize(
     ("act", "state"),
     [

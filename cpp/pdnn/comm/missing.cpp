@@ -161,7 +161,7 @@ class Job {
   std::string side_by_side(std::uint64_t group, Index number) const;
   /// The earliest call before this one that is on record and not the same, or not from the same line; 0: none.
   Index first_difference(const Entry& entry) const;
-  std::string doing(const Seen& rank) const;
+  std::string doing(const Seen& rank, int looks = 5) const;
   /// Whether one of those that were told has ended its program.
   bool ended() const { return ended_; }
 
@@ -199,11 +199,11 @@ std::string Job::in_group(const Entry& entry) const {
   return message(" of ", ranks_text(names));
 }
 
-std::string Job::doing(const Seen& rank) const {
+std::string Job::doing(const Seen& rank, int looks) const {
   if (std::string end = rank.log->how_it_ended(); !end.empty()) return end;
   Process process = rank.log->process;
   if (!in_files_) process.thread = rank.log->thread.load();
-  return pdnn::comm::doing(process);
+  return pdnn::comm::doing(process, looks);
 }
 
 void Job::tell(const Seen& rank, const std::string& what, std::string& text) {
@@ -275,8 +275,8 @@ void Job::explain(const Seen& who, const Entry& entry, Names& missing, std::stri
       missing.insert(message(seen->rank));
       tell(*seen, message("has entered ", title(entry), ", and does not wait for it"), text);
     } else if (same && same->left == 0) {
-      const std::string now = doing(*seen);
-      if (goes_on(now)) continue;  // it waits, too
+      const std::string now = doing(*seen, 1);  // of hundreds, perhaps
+      if (goes_on(now)) continue;               // it waits, too
       const bool died = now.starts_with("died");
       (died ? gone : missing).insert(message(seen->rank));
       (died ? of_gone : text) += message("\n  rank ", seen->rank, " waits in ", title(entry), place(*same), ", ", now);
@@ -362,7 +362,7 @@ std::string ranks_of_job(const Logs& logs) {
   for (const Seen& seen : job.ranks()) {
     const Entry* const last = seen.last();
     const Entry* const waits = seen.at(seen.waits);
-    const std::string now = job.doing(seen);
+    const std::string now = job.doing(seen, waits ? 1 : 5);
     text += message("rank ", seen.rank, " of ", seen.log->size, ", process ", seen.log->process.number, ": ");
     if (!waits || !goes_on(now)) text += now + ", ";
     if (waits) {

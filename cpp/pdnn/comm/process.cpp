@@ -70,15 +70,14 @@ bool alive(const Process& process) {
   return stat.started == process.started && stat.state != 'Z' && stat.state != 'X';
 }
 
-std::string doing(const Process& process) {
+std::string doing(const Process& process, int looks) {
   std::string gone = message("died (process ", process.number, " is gone)");
   if (!alive(process)) return gone;
   if (process.started == 0) return "alive";
-  constexpr int kLooks = 5;
   constexpr auto kBetween = std::chrono::milliseconds(10);
   int running = 0;
   char state = '\0';
-  for (int look = 0; look < kLooks; ++look) {
+  for (int look = 0; look < looks; ++look) {
     if (look > 0) std::this_thread::sleep_for(kBetween);
     state = read_stat(process.number, process.thread).state;
     if (state == '\0') return process.thread > 0 ? "its thread has ended" : gone;
@@ -86,7 +85,7 @@ std::string doing(const Process& process) {
     if (state == 't') return "stopped by a debugger";
     running += state == 'R';
   }
-  if (running > kLooks / 2) return "running (computing, or in an endless loop)";
+  if (running > looks / 2) return "running (computing, or in an endless loop)";
   return state == 'D' ? "waiting for a disk" : "sleeping";
 }
 

@@ -40,9 +40,9 @@ void Communicator::look_for_stall(double seconds, std::uint64_t entry) {
 
 /// Throws if a rank is waited for that has ended. At a first look a message of it may be under way, so it looks twice.
 void Communicator::look_for_ended(double seconds, std::uint64_t entry) {
-  constexpr double kBetween = 1;       // s
-  if (seconds < looked_) looked_ = 0;  // another wait
-  if (seconds < looked_ + kBetween) return;
+  constexpr double kBetween = 1, kGrowth = 0.1;  // s, and of the wait: each look opens the records of all ranks
+  if (seconds < looked_) looked_ = 0;            // another wait
+  if (seconds < looked_ + std::max(kBetween, kGrowth * looked_)) return;
   looked_ = seconds;
   RecordedJob& job = record_.recorder()->job();
   const Logs logs = job.logs();
@@ -88,7 +88,7 @@ std::string Communicator::time_out_message(const char* call, const std::string& 
 
 /// Another rank gives up, too, and tells of this wait: it releases this rank, or ends the job.
 void Communicator::wait_for_the_end() {
-  constexpr int kLooks = 100;
+  constexpr int kLooks = 1000;  // ranks that are missing are looked at for 40 ms each
   constexpr auto kBetween = std::chrono::milliseconds(10);
   for (int look = 0; look < kLooks; ++look) {
     check_others();

@@ -1,5 +1,6 @@
 #include "pdnn/comm/waiting.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <limits>
@@ -12,7 +13,7 @@ namespace pdnn::comm {
 namespace {
 
 constexpr auto kYielding = std::chrono::milliseconds(10);
-constexpr auto kNap = kYielding / 100;
+constexpr std::chrono::nanoseconds kNap = std::chrono::microseconds(100), kLongestNap = std::chrono::milliseconds(1);
 std::atomic<void (*)()> interrupt_hook{nullptr};
 
 double seconds_from_environment(const char* name, double otherwise, const char* zero) {
@@ -45,7 +46,7 @@ bool Waiting::pause() {
   if (now_ - start_ < kYielding) {
     std::this_thread::yield();
   } else {
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>((now_ - start_) / 1000, kNap, kLongestNap));
   }
   return interrupts_.look(now_);
 }

@@ -81,7 +81,7 @@ int available_cores() {
 
 CoreSet allowed_cores_but(int core) {
   CoreSet cores = allowed_cores();
-  if (core >= 0) cores.reset(static_cast<std::size_t>(core));
+  if (core >= 0 && static_cast<std::size_t>(core) < cores.size()) cores.reset(static_cast<std::size_t>(core));
   return cores;
 }
 

@@ -1,8 +1,10 @@
 // How communication fails: mistakes named on every rank, no rank left waiting.
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
+#include <ctime>
 
 #include "pdnn/comm/thread_group.hpp"
+#include "pdnn/comm/waiting.hpp"
 #include "pdnn/core/errors.hpp"
 
 using namespace pdnn;
@@ -231,6 +233,18 @@ BOOST_AUTO_TEST_CASE(a_timeout_that_is_no_number_is_refused) {
   BOOST_CHECK_EXCEPTION(make_self(), ValueError,
                         says<ValueError>("PDNN_TIMEOUT: \"soon\" is not a number of seconds; 0 waits forever"));
   unsetenv("PDNN_TIMEOUT");
+}
+
+BOOST_AUTO_TEST_CASE(a_long_wait_sleeps) {
+  const auto processor_seconds = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  const double before = processor_seconds();
+  Waiting waiting;
+  while (waiting.seconds() < 0.5) waiting.pause();
+  BOOST_TEST(processor_seconds() - before < 0.2);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

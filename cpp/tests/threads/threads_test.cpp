@@ -120,6 +120,10 @@ BOOST_DATA_TEST_CASE(a_failing_task_ends_the_round_with_its_error, kSizes, worke
   BOOST_TEST(sum == 6);
 }
 
+BOOST_AUTO_TEST_CASE(a_core_that_no_set_has_room_for_is_in_none) {
+  BOOST_TEST((allowed_cores_but(1500) == allowed_cores()));
+}
+
 // The caller may be moved at any time, so one round in which it stayed where it was has to be enough.
 BOOST_AUTO_TEST_CASE(workers_keep_off_the_callers_core,
                      *boost::unit_test::precondition([](auto) { return allowed_cores().count() > 1; })) {
