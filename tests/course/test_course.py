@@ -349,6 +349,16 @@ def test_what_never_ends_or_ends_the_process_is_told(
     assert len(report.results) == len(checks_of(sheet))
 
 
+def test_the_command_takes_another_time_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "1_backprop.py"
+    path.write_text(plant(fill(SHEETS[0].source, solution(SHEETS[0])), SIGMOID, "while True: pass"))
+    assert main(["course", "check", str(path), "--time-limit", "0.25"]) == 1
+    assert "did not end within 0.25 s: " in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main(["course", "check", str(path), "--time-limit", "0"])
+    assert "'0' is not a number above 0" in capsys.readouterr().err
+
+
 def checked(tmp_path: Path, before: str, after: str, name: str = "backprop") -> Report:
     """The command's report of a solution with a change."""
     path = tmp_path / f"{find(name).stem}.py"

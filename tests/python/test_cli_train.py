@@ -107,6 +107,24 @@ def test_a_fingerprint_is_that_of_the_model_that_is_saved(
     assert told[0] != told[1]
 
 
+@pytest.mark.parametrize(("word", "code", "skipped"), [("raise", 1, 0), ("skip", 0, 2), ("ignore", 0, 0)])
+def test_a_number_that_is_not_finite_ends_training_or_is_passed_over(
+    blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], word: str, code: int, skipped: int
+) -> None:
+    broken, history = tmp_path / "broken.npz", tmp_path / "history.json"
+    arrays = dict(np.load(blobs))
+    arrays["x_train"][100, 1] = np.nan
+    np.savez(broken, **arrays)
+    words = ["--on-nonfinite", word, "--epochs", "2", "--quiet", "--json", history]
+    assert train(broken, *words) == code
+    out, err = capsys.readouterr()
+    assert ("the loss is NaN or infinite; this update was not made" in err) == (word == "raise")
+    assert ("test: loss nan" in out) == (word == "ignore")
+    if code == 0:
+        updates = json.loads(history.read_text())["updates"]
+        assert sum(each.get("skipped", 0) for each in updates) == skipped
+
+
 def test_what_auto_takes_is_told_first(blobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(blobs, "--epochs", "1", "--strategy", "auto") == 0
     lines = capsys.readouterr().out.splitlines()

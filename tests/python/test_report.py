@@ -164,6 +164,19 @@ def test_a_page_parses_and_needs_nothing_from_elsewhere(
         assert cell in page.words
 
 
+def test_speedup_is_over_the_baseline_that_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, folder = tmp_path / "results.json", tmp_path / "report"
+    results([*RUNS, run("team:2", 1, 2, [4.0, 4.0, 4.0])]).save(file)
+    words = ["report", str(file), "--out", str(folder), "--baseline"]
+    assert cli.main([*words, "team:2"]) == 0
+    cells = Page((folder / "index.html").read_text(encoding="utf-8")).words
+    assert {"0.80", "1.00", "1.60"} <= {*cells} and "2.00" not in cells  # of serial, team:2 and ddp
+    assert cli.main([*words, "team:3"]) == 1
+    assert 'baseline "team:3" has no finished run on one rank' in capsys.readouterr().err
+
+
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "results.json"
     results([failed("it fell over")]).save(file)
