@@ -289,6 +289,9 @@ class Trainer(Estimation):
         checkpoints.load(self, path)
 
 
+Trainer.__init__.__qualname__ = "Trainer.__init__"  # and not the base's, in messages of Python
+
+
 def _watchers(callbacks: object) -> list[Callback]:
     """Those of a list.
 

@@ -163,6 +163,12 @@ def test_a_loader_names_what_is_no_augmentation() -> None:
 # ---- the constructor of a Trainer
 
 
+def test_an_unknown_argument_is_told_of_the_trainer() -> None:
+    """It was told of a class that nobody has written."""
+    with pytest.raises(TypeError, match=r"^Trainer.__init__\(\) got an unexpected keyword argument 'metric'"):
+        trainer(metric="r2")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
