@@ -74,6 +74,18 @@ def test_several_targets_and_a_loss_by_name(folder: Path, capsys: pytest.Capture
     assert got["loss"] == pytest.approx(got["mse"], rel=1e-6) and got["mse"] < 1
 
 
+def test_targets_are_counted_from_the_end(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Behind a blank, -2,-1 was taken for an option."""
+    model = tmp_path / "model.safetensors"
+    got = run(capsys, *train(folder, "mlp:3-4-2", "--target", "-2,-1", "--save", model))
+    for words in (["--target", "-2,-1"], ["--target=-2,-1"], ["--target", "-2,z"]):
+        told = run(capsys, "predict", model, folder / "numbers.csv", *words)
+        assert told == run(capsys, "predict", model, folder / "numbers.csv", "--target", "y,z")
+    assert got == run(capsys, *train(folder, "mlp:3-4-2", "--target", "y,z"))
+
+
 def test_targets_far_from_0_are_learned_where_they_are_standardized(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from errno import EMFILE
@@ -29,6 +30,9 @@ COMMANDS = {
 """Each has a docstring (its help), ``add_arguments(parser)`` and ``main(arguments) -> exit code``;
 ``arguments.error(text)`` ends the process as argparse does, ``arguments.words`` is the whole command line."""
 
+NEGATIVE = re.compile(r"-\.?\d")
+"""Begins a value, as in ``--target -2,-1``, and no option; newer versions of argparse say so themselves."""
+
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of ``pdnn`` with all its commands."""
@@ -43,6 +47,7 @@ def command_line() -> argparse.ArgumentParser:
             description=f"{summary}\n{description}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        subparser._negative_number_matcher = NEGATIVE
         module.add_arguments(subparser)
         subparser.set_defaults(error=subparser.error)
     return parser
