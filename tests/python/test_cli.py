@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pdnn import cli
+from pdnn import _core, cli
 from pdnn.cli import health
 from pdnn.comm.mpiexec import Mpiexec
 from pdnn.history import History
@@ -264,3 +265,23 @@ def test_the_doctor_reports_an_mpi_that_does_not_start(monkeypatch: pytest.Monke
 def test_a_number_of_no_process_has_no_record(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "--job", "9" * 20]) == 1
     assert "record" in "".join(capsys.readouterr())
+
+
+def test_the_record_of_a_process_that_is_gone_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job that had died was shown as a living one is."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    monkeypatch.setattr(_core, "state_of_job", lambda _: ("rank 0 of 1, process 7: died\n", "", True))
+    assert cli.main(["doctor", "--job", str(child.pid)]) == 0
+    told = f"there is no process {child.pid} now; of its last job is on record:\nrank 0 of 1, process 7"
+    assert capsys.readouterr().out.startswith(told)
+    assert cli.main(["doctor", "--job", str(os.getpid())]) == 0
+    assert capsys.readouterr().out.startswith("rank 0 of 1")
+    monkeypatch.setattr(_core, "state_of_job", lambda _: None)
+    for none in (str(child.pid), str(2**31), "9" * 20):
+        assert cli.main(["doctor", "--job", none]) == 1
+        assert f"doctor: there is no process {none} now; no record of a job" in capsys.readouterr().err
+    assert cli.main(["doctor", "--job", str(os.getpid())]) == 1
+    assert "there is no process" not in capsys.readouterr().err

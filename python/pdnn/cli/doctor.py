@@ -41,13 +41,16 @@ def _look_at_job(process: int) -> int:
     from pdnn import _core
 
     state = _core.state_of_job(process) if process < 2**63 else None
+    gone = "" if health.is_alive(process) else f"there is no process {process} now; "
     if state is None:
         print(
-            f"doctor: no record of a job of process {process} on this machine; it has ended well, has not "
-            "called pdnn.world(), is another user's, or its ranks are threads",
+            f"doctor: {gone}no record of a job of process {process} on this machine; it has ended well, has "
+            "not called pdnn.world(), is another user's, or its ranks are threads",
             file=sys.stderr,
         )
         return 1
+    if gone:
+        print(f"{gone}of its last job is on record:")
     ranks, waits, _ = state
     print((ranks + (waits or "no rank waits for another")).rstrip())
     return 0

@@ -215,7 +215,7 @@ def hint_at_mpiexec(module: str, mpiexec: Mpiexec, hints: list[str]) -> None:
 def hint_at_sessions(folder: Path, hints: list[str]) -> None:
     """Finds what mpiexecs of Open MPI 5 that were killed have left; one with the same PID cannot start."""
     named = {path: path.name.removeprefix("ompi.") for path in sorted(folder.glob("ompi.*"))}
-    left = [path for path, pid in named.items() if pid.isdecimal() and not _is_alive(int(pid))]
+    left = [path for path, pid in named.items() if pid.isdecimal() and not is_alive(int(pid))]
     if left:
         hints.append(
             f"{left[0]}{f' and {len(left) - 1} more' * (len(left) > 1)} are of mpiexecs that were killed; a "
@@ -224,10 +224,11 @@ def hint_at_sessions(folder: Path, hints: list[str]) -> None:
         )
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process."""
     try:
         os.kill(pid, 0)  # sends nothing
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:  # another user's
         pass
