@@ -262,6 +262,16 @@ def test_the_doctor_reports_an_mpi_that_does_not_start(monkeypatch: pytest.Monke
     assert problems[-1] == "no mpiexec" and "no end after 0.5 s" in problems[-2]
 
 
+def test_a_build_without_mpi_is_no_problem(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(health, "built_for", list)
+    assert cli.main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "pdnn built for   no MPI\n" in out and out.endswith("all is well\n")
+    assert "hint: pdnn is built without MPI; to have ranks of MPI, build it in pdnn's source folder" in out
+
+
 def test_a_number_of_no_process_has_no_record(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "--job", "9" * 20]) == 1
     assert "record" in "".join(capsys.readouterr())

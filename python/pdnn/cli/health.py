@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pdnn.comm.mpi import built_for
+from pdnn.comm.mpi import REBUILD, built_for
 from pdnn.comm.mpiexec import Mpiexec, find
 from pdnn.launch.job import Job
 from pdnn.launch.plan import plan
@@ -99,7 +99,7 @@ def report() -> Report:
     }
     hint_at_instructions(result["instruction set"], result["hints"])
     _hint_at_cores(result)
-    if versions["mpi4py"]:
+    if versions["mpi4py"] or not built_for():
         result["mpi"] = _mpi(problems, result["hints"])
     return result
 
@@ -151,7 +151,10 @@ def _mpi(problems: list[str], hints: list[str]) -> Report:
         ["library", "library file", "pdnn built for", "module", "mpiexec", "version"]
     )
     find_mixed_packages(problems)
-    facts["pdnn built for"] = ", ".join(built_for()) or None
+    facts["pdnn built for"] = ", ".join(built_for()) or "no MPI"
+    if not built_for():
+        hints.append(f"pdnn is built without MPI; to have ranks of MPI, build it {REBUILD}")
+        return facts
     command = [sys.executable, "-c", _LIBRARY]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=_START_LIMIT, check=False)

@@ -20,10 +20,11 @@ from pdnn.comm.ending import end_the_job_on_errors
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-_REBUILD = (
+REBUILD = (
     "in pdnn's source folder, with that MPI's mpicxx:\n    "
     'pip install --no-deps --force-reinstall . -Ccmake.define.MPI_CXX_COMPILER="$(command -v mpicxx)"'
 )
+"""Where and how pdnn is built for the MPI of this machine."""
 
 _RANK = "PDNN_MPI_PROCESS"
 """The variable that says which process is the rank, and its `_place`."""
@@ -190,11 +191,11 @@ def _import_native(module: Any) -> ModuleType:
     except ImportError as error:
         built = " and ".join(built_for()) or "no MPI"
         loads = f"mpi4py loads {first_line(module)}"
-        raise ImportError(f"pdnn is built for {built}, but {loads} ({error}); {_REBUILD}") from error
+        raise ImportError(f"pdnn is built for {built}, but {loads} ({error}); {REBUILD}") from error
     if not hasattr(_mpi, "interface") or _mpi.interface() != _core.interface():
         raise ImportError(
             f"pdnn._mpi ({_mpi.__file__}) is of another build than pdnn._core, with which it would crash; "
-            f"build both, {_REBUILD}"
+            f"build both, {REBUILD}"
         )
     return _mpi
 
