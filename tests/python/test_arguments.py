@@ -14,7 +14,7 @@ import pytest
 import pdnn
 from pdnn import nn, optim
 from pdnn.comm import run_threads
-from pdnn.data import DataLoader, DataPartitioner, Dataset, Subset, train_test_split
+from pdnn.data import DataLoader, DataPartitioner, Dataset, RandomSampler, Subset, train_test_split
 from pdnn.datasets import make_classification
 from pdnn.strategies import schedule
 
@@ -391,6 +391,7 @@ def test_a_milestone_is_an_integer() -> None:
         (lambda flag: nn.PoissonNLLLoss(full=flag), "full"),
         (lambda flag: optim.SGD(network().parameters(), 0.1, 0.9, nesterov=flag), "nesterov"),
         (lambda flag: optim.RMSprop(network().parameters(), centered=flag), "centered"),
+        (lambda flag: RandomSampler(range(3), flag), "RandomSampler: replacement"),
     ],
 )
 def test_a_word_is_no_flag(make: Callable[[Any], Any], name: str) -> None:

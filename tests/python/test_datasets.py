@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,15 @@ def test_idx_reads_any_set_of_four_files(tmp_path: Path, end: str) -> None:
     assert train.scale == 1 / 255 and datasets.idx(tmp_path, train=True, scale=2).scale == 2
     only = datasets.idx(tmp_path, train=False, image=True)
     assert isinstance(only, Dataset) and only.sample_shape == (1, 5, 7) and len(only) == 4
+
+
+def test_a_word_does_not_say_whether_samples_are_images(tmp_path: Path) -> None:
+    """Images came of "False"."""
+    write_set(tmp_path)
+    for make in (partial(datasets.idx, tmp_path), datasets.mnist_mini):
+        with pytest.raises(TypeError, match="image is 'False', expected True or False"):
+            make(True, image="False")  # type: ignore[operator]
+    assert datasets.idx(tmp_path, True, image=np.True_).sample_shape == (1, 5, 7)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("names", [("emnist-digits-train", "emnist-digits-test"), ("train", "test")])

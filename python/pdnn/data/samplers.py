@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from pdnn import _core
-from pdnn.checks import integer
+from pdnn.checks import flag, integer
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Indices
 
@@ -58,7 +58,7 @@ class RandomSampler:
     Raises
     ------
     TypeError
-        If a number is no integer.
+        If a number is no integer, or `replacement` no bool.
     ValueError
         If `num_samples` is negative or more than there are, or `seed` is negative.
     """
@@ -72,7 +72,7 @@ class RandomSampler:
     ) -> None:
         rows = len(data_source)
         self.data_source = data_source
-        self.replacement = replacement
+        self.replacement = flag(self, "replacement", replacement)
         self.num_samples = rows if num_samples is None else integer(self, "num_samples", num_samples, 0)
         self.seed = integer(self, "seed", seed, 0)
         self.epoch = 0

@@ -76,6 +76,8 @@ def idx(
     ------
     FileNotFoundError
         If a file is not there.
+    TypeError
+        If `train` or `image` is no bool.
     ValueError
         With the file's name, if it is damaged, not IDX, or does not fit the others.
     """

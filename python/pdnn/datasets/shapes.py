@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from pdnn.checks import flag
 from pdnn.data import resize
 
 Array = npt.NDArray[Any]
@@ -28,7 +29,15 @@ def shape_images(where: str, x: Array, image: bool, size: int | None) -> Array:
     -------
     ndarray
         A view of `x`, or float32 if resized.
+
+    Raises
+    ------
+    TypeError
+        If `image` is no bool.
+    ValueError
+        If samples that are no images should be.
     """
+    image = flag(where, "image", image)
     if x.ndim == 2 and (image or size is not None):
         raise ValueError(
             f"{where}: holds samples of shape {x.shape[1:]}, expected images for image= or size="
