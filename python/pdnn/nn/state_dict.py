@@ -115,10 +115,11 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
                 f"load_state_dict: {name} has shape {tuple(np.shape(given[name]))}, expected {expected}"
             )
     found = cast("load_state_dict", state, own)
+    stores = {handle.store for handle in handles.values() if handle.store is not None}
+    memory = [array for store in stores for array in (store.flat_parameters, store.flat_buffers)]
     for name, values in found.items():
-        others = (array for other, array in own.items() if other != name)
-        if any(np.may_share_memory(values, array) for array in others):  # this model's, under another name
-            found[name] = values.copy()
+        if values is not own[name] and any(np.may_share_memory(values, array) for array in memory):
+            found[name] = values.copy()  # this model's, perhaps under another name
     for name, values in found.items():
         own[name][...] = values
 
