@@ -14,6 +14,7 @@ struct Block {
   Range rows, cols;
 };
 PDNN_INLINE Block own_block(Part part, Index rows, Index cols, Index tile_cols, Index lanes) {
+  if (part.size == 1) return {{0, rows}, {0, cols}};
   const Index tiles = ceil_div(cols, tile_cols), all = ceil_div(cols, lanes) * lanes;
   int across = 1;
   for (Index count = 1, least = 0; count <= min(part.size, tiles); ++count) {
