@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, TypeVar
 
-_paused: ContextVar[int] = ContextVar("pdnn_paused", default=0)  # how many no_grad are entered
+_paused: ContextVar[tuple[no_grad, ...]] = ContextVar("pdnn_paused", default=())  # those that are entered
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,11 +28,14 @@ class no_grad(ContextDecorator):
     """
 
     def __enter__(self) -> no_grad:
-        _paused.set(_paused.get() + 1)
+        _paused.set((*_paused.get(), self))
         return self
 
     def __exit__(self, *error: object) -> None:
-        _paused.set(_paused.get() - 1)
+        entered = list(_paused.get())
+        if self in entered:  # not what a generator entered in another thread, and leaves in this one
+            entered.remove(self)
+            _paused.set(tuple(entered))
 
     def __call__(self, func: F) -> F:
         """The function, decorated."""

@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -819,6 +820,26 @@ def test_threads_may_be_within_one_no_grad() -> None:
     for thread in threads:
         thread.join(30)
     assert found == [True, True]
+
+
+def test_a_generator_that_another_thread_began_ends_no_recording() -> None:
+    """This thread recorded nothing afterwards, but within the next no_grad."""
+
+    def batches() -> Iterator[int]:
+        with pdnn.no_grad():
+            yield 1
+
+    for within in (False, True):
+        begun = batches()
+        thread = threading.Thread(target=next, args=(begun,))
+        thread.start()
+        thread.join(30)
+        with pdnn.no_grad() if within else nullcontext():
+            begun.close()
+            assert recording() is not within
+        assert recording()
+        with pdnn.no_grad():
+            assert not recording()
 
 
 def test_a_module_may_be_generic_or_registered() -> None:
