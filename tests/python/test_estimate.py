@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import pdnn
 from pdnn import estimate, exercises, models, nn, optim, strategies
 from pdnn.comm import Communicator, costs, run_threads
-from pdnn.estimate import Link, Machine, Network, Steps
+from pdnn.estimate import Link, Machine, Network, Steps, described
 from pdnn.estimate.compute import timed
 from pdnn.estimate.machine import load, save
 from pdnn.strategies import DataParallel, Pipeline, Serial, Strategy
@@ -162,6 +162,35 @@ def test_replicas_share_rows_and_agree_on_the_slower_link_once_nodes_are_full() 
     assert spread.communication == pytest.approx(own.communication + across.seconds)
     with pytest.raises(ValueError, match="needs 32 cores, made up has 16"):
         steps(32, 16).estimate(DataParallel(strategies.Team(2)))
+
+
+def test_threads_of_a_rank_are_on_one_node() -> None:
+    for spec, ranks in (("team:8", 1), ("ddp+team:8", 2), ("ddp+team:3", 5)):
+        with pytest.raises(ValueError, match="has 16, 4 a node, and those of a rank are on one"):
+            steps(32, ranks).estimate(strategies.parse(spec))
+    assert steps(32, 4).estimate(strategies.parse("ddp+team:3")).seconds > 0
+    points, left_out = estimate.scaling(MLP, 64, ["fastest"], [5], MACHINE)
+    assert not left_out and points[0].workers <= 5 * 2
+
+
+def test_hogwild_is_estimated_on_one_node_only() -> None:
+    assert steps(8, 4).estimate(strategies.parse("hogwild-processes:4")).seconds > 0
+    with pytest.raises(ValueError, match="8 ranks of made up are on several nodes"):
+        steps(8, 8).estimate(strategies.parse("hogwild-processes:8"))
+
+
+def test_what_is_left_out_gets_no_advice_for_a_training() -> None:
+    assert estimate.scaling(MLP, 64, ["serial"], [2], MACHINE)[1][0].endswith('"ddp" fits')
+
+
+def test_a_picture_of_eleven_strategies_names_and_tells_apart_all_lines() -> None:
+    pytest.importorskip("matplotlib")
+    points, _ = estimate.scaling(MLP, 64, [f"average:{every}" for every in range(1, 12)], [1, 2], MACHINE)
+    figure = described.plot(points, "made up")
+    legend = figure.axes[-1].get_legend()
+    assert legend is not None and "as many as cores" in [text.get_text() for text in legend.get_texts()]
+    looks = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}
+    assert len(looks) == 11
 
 
 def test_a_pipeline_is_its_schedule_against_the_clock() -> None:

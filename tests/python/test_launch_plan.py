@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +77,20 @@ def test_quick_start_is_for_one_machine(monkeypatch: pytest.MonkeyPatch) -> None
     assert plan(["train.py"], 2, OPEN_MPI).environment["OMPI_MCA_btl"] == "^ofi"
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
     assert "OMPI_MCA_btl" not in plan(["train.py"], 2, OPEN_MPI).environment
+
+
+@pytest.mark.parametrize(("lines", "one"), [("n01\nn01\n", True), ("n01 4 q\nn02 4 q\n", False)])
+@pytest.mark.parametrize("name", ["PBS_NODEFILE", "PE_HOSTFILE", "LSB_DJOB_HOSTFILE"])
+def test_a_batch_system_may_give_one_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, lines: str, one: bool
+) -> None:
+    set_cores(monkeypatch, affinity=2)
+    (tmp_path / "hosts").write_text(lines)
+    monkeypatch.setenv(name, str(tmp_path / "hosts"))
+    job = plan(["train.py"], 9, OPEN_MPI)
+    assert ("OMPI_MCA_btl" in job.environment) == bool(job.warnings) == one
+    monkeypatch.setenv(name, str(tmp_path / "none"))
+    assert "OMPI_MCA_btl" not in plan(["train.py"], 9, OPEN_MPI).environment
 
 
 def test_each_mpiexec_hears_its_own_options() -> None:

@@ -143,7 +143,7 @@ def scaling(
             rows = batch_size * number if weak else batch_size
             try:
                 if words == "fastest":
-                    threads = max(1, min(machine.cores, machine.cores * machine.nodes // number))
+                    threads = max(1, machine.cores // -(-number // machine.nodes))
                     among = candidates(network, number, threads)
                     found = choose(steps(rows, number), among, comm.SELF).estimates[0]
                 else:
@@ -155,6 +155,7 @@ def scaling(
                 sentence = str(error)
                 for prefix in ("estimate: ", "Trainer: "):
                     sentence = sentence.removeprefix(prefix)
+                sentence = sentence.partition(", or pass comm=")[0]  # nothing is trained here
                 left_out.append(f"{words} on {number} rank{'s'[: number > 1]}: {sentence}")
                 continue
             strategy = parse(found.strategy)
@@ -210,9 +211,10 @@ def plot(points: Sequence[Point], title: str, path: str | os.PathLike[str] | Non
     )
     for number, (label, value, logarithmic) in enumerate(panels, 1):
         axes = figure.add_subplot(1, 3, number)
-        for words in dict.fromkeys(point.words for point in points):
+        for index, words in enumerate(dict.fromkeys(point.words for point in points)):
             own = sorted((p for p in points if p.words == words), key=lambda point: point.estimate.ranks)
-            axes.plot([p.estimate.ranks for p in own], list(map(value, own)), "o-", markersize=3, label=words)
+            look = "o-" if index < 10 else "s--"  # there are ten colors
+            axes.plot([p.estimate.ranks for p in own], list(map(value, own)), look, markersize=3, label=words)
         if label.startswith("speedup"):
             axes.plot(
                 [1, most], [1, most], color="gray", linewidth=0.8, linestyle=":", label="as many as cores"
@@ -225,7 +227,8 @@ def plot(points: Sequence[Point], title: str, path: str | os.PathLike[str] | Non
         axes.set_xlabel("ranks")
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    known = figure.axes[1].get_legend_handles_labels()  # of all panels
+    axes.legend(*known, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     if path is not None:
         figure.savefig(path, dpi=130)
     return figure

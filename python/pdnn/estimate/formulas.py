@@ -73,12 +73,12 @@ class Steps:
             If the strategy does not fit the ranks or the network, or the machine has no link that it needs.
         """
         strategy.check_ranks(self.ranks)
-        cores = self.machine.nodes * self.machine.cores
-        workers = self.ranks * strategy.engine.threads
-        if workers > cores and strategy.engine.needs_cores:
+        machine, threads = self.machine, strategy.engine.threads
+        if self.ranks > machine.nodes * (machine.cores // threads) and strategy.engine.needs_cores:
+            each = f", {machine.cores} a node, and those of a rank are on one" * (machine.nodes > 1)
             raise ValueError(
                 f'estimate: strategy "{strategy}" on {self.ranks} rank{"s"[: self.ranks > 1]} needs '
-                f"{workers} cores, {self.machine.name} has {cores}"
+                f"{self.ranks * threads} cores, {machine.name} has {machine.nodes * machine.cores}{each}"
             )
         step, memory = strategy.estimate(self), strategy.memory(self)
         return Estimate(str(strategy), self.ranks, self.rows, *step[:4], memory=memory, why=step.why)
@@ -170,7 +170,18 @@ class Steps:
         return own.and_cost(cost * (1 / every), f"an average every {every} steps")
 
     def hogwild(self, workers: int, threads: int = 1) -> StepCost:
-        """Without waits: (t(N) + 2 P / memory) / W from one update to the next."""
+        """Without waits: (t(N) + 2 P / memory) / W from one update to the next.
+
+        Raises
+        ------
+        ValueError
+            If the ranks are on several nodes, which share no memory.
+        """
+        if self.machine.ranks_a_node(self.ranks, threads) < self.ranks:
+            raise ValueError(
+                f"estimate: Hogwild's workers share memory, and {self.ranks} ranks of {self.machine.name} "
+                "are on several nodes"
+            )
         alone = self.compute.step(self.network, self.rows, threads)
         shared = 2 * self.network.size / self.machine.memory
         why = f"{workers} workers: {text(alone)} an update, {text(shared)} to share it"

@@ -37,7 +37,7 @@ def run(
 
     The output of the ranks appears here. The function may be defined anywhere, also in a notebook. The
     function, its arguments and its results are passed with cloudpickle, through files that only this user
-    can read. This process does not start MPI.
+    can read, on this machine, on which all ranks have to be. This process does not start MPI.
 
     Parameters
     ----------

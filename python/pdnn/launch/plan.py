@@ -84,7 +84,7 @@ def plan(
     cores, reserved = _cores()
     each = threads or max(1, cores // ranks)
     warnings = []
-    if ranks * each > cores:
+    if ranks * each > cores and one_machine():
         warnings.append(
             f"{ranks} ranks of {each} thread{'s'[: each > 1]} share {cores} core{'s'[: cores > 1]}: "
             "every collective will be slow; for tests only"
@@ -124,6 +124,15 @@ def _settings(threads: int) -> dict[str, str]:
 
 def one_machine() -> bool:
     """Whether mpiexec will start all ranks here: no batch system has given this job several machines."""
-    return os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1" and not any(
-        name in os.environ for name in _HOSTS
+    return os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1" and all(
+        _hosts(os.environ[name]) < 2 for name in _HOSTS if name in os.environ
     )
+
+
+def _hosts(path: str) -> int:
+    """How many a batch system's file names, each first in its lines; 2 where it cannot be read."""
+    try:
+        with open(path, errors="replace") as file:
+            return len({line.split()[0] for line in file if line.strip()})
+    except OSError:
+        return 2

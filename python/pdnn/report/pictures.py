@@ -46,8 +46,9 @@ _CAPTIONS = {
         "communication took place beside other work: it is no part of the time and is drawn behind it"
     ),
     "bytes": (
-        "What a rank sends in a step, by the formulas of docs/algorithms.md, and what it reads where others "
-        "wrote, in memory that ranks share (hatched); the ends of epochs are shared out among their steps"
+        "What a rank (of the first eight) sends in a step, by the formulas of docs/algorithms.md, and what "
+        "it reads where others wrote, in memory that ranks share (hatched); the ends of epochs are shared "
+        "out among their steps"
     ),
     "updates": "Updates of parameters a second, by all ranks and workers",
 }

@@ -55,21 +55,16 @@ class Line:
         A rank's add up to 1. Beside them hidden: communication that took place beside other work, as a share
         of the same time.
         """
-        return [self._shares(rank) for rank in range(self.ranks)]
+        phases = [epoch for history in self.histories for epoch in history.ranks]
+        times = [epoch for history in self.histories for epoch in history.times]
+        return [
+            _shares([epoch[rank] for epoch in phases], [epoch[rank] for epoch in times])
+            for rank in range(self.ranks)
+        ]
 
     def mean_share(self, part: str) -> float:
         """Of all ranks."""
         return mean(shares[part] for shares in self.shares())
-
-    def _shares(self, rank: int) -> dict[str, float]:
-        phases = [epoch[rank] for history in self.histories for epoch in history.ranks]
-        times = [epoch[rank] for history in self.histories for epoch in history.times]
-        whole = sum(sum(epoch.values()) for epoch in times) or 1.0
-        sums = {name: sum(epoch[name] for epoch in phases) for name in ("gradient", "update", "hidden")}
-        sums["exposed communication"] = sum(epoch["communication"] for epoch in times)
-        sums["waiting for the slowest"] = sum(epoch["waiting"] for epoch in times)
-        sums["other"] = sum(epoch["other"] for epoch in times)
-        return {name: seconds / whole for name, seconds in sums.items()}
 
     def per_step(self, name: str) -> list[float]:
         """``bytes`` or ``shared_bytes`` of `History.ranks` in a step of each rank, the mean over epochs."""
@@ -101,6 +96,16 @@ class Line:
     def last(self, measure: str) -> float:
         """A measure after the last epoch, median over repeats."""
         return median(history.history[measure][-1] for history in self.histories)
+
+
+def _shares(phases: list[dict[str, float]], times: list[dict[str, float]]) -> dict[str, float]:
+    """Of a rank, from its `History.ranks` and `History.times` in all epochs."""
+    whole = sum(sum(epoch.values()) for epoch in times) or 1.0
+    sums = {name: sum(epoch[name] for epoch in phases) for name in ("gradient", "update", "hidden")}
+    sums["exposed communication"] = sum(epoch["communication"] for epoch in times)
+    sums["waiting for the slowest"] = sum(epoch["waiting"] for epoch in times)
+    sums["other"] = sum(epoch["other"] for epoch in times)
+    return {name: seconds / whole for name, seconds in sums.items()}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,9 @@ class ElasticAveraging(Strategy):
     An update is one rank's, from `batch_size` rows: a step deals ranks × `batch_size` rows of the epoch, in
     shares that differ by at most one; a rank may get none of the last ones and then makes no update.
     Training begins with rank 0's model on all ranks and as the center. Validation, callbacks and checkpoints
-    see the center, and `fit` ends with it on every rank. One rank alone trains as "serial" does.
+    see the center, and `fit` ends with it on every rank; steps after the last move are not in it, and a
+    training of fewer than `every` steps ends with the parameters that it began with. One rank alone trains
+    as "serial" does.
 
     Parameters
     ----------
