@@ -290,6 +290,7 @@ class Trainer(Estimation):
 
 
 Trainer.__init__.__qualname__ = "Trainer.__init__"  # and not the base's, in messages of Python
+Trainer.__init__.__module__ = __name__  # where pickle finds it by that name
 
 
 def _watchers(callbacks: object) -> list[Callback]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -167,6 +168,7 @@ def test_an_unknown_argument_is_told_of_the_trainer() -> None:
     """It was told of a class that nobody has written."""
     with pytest.raises(TypeError, match=r"^Trainer.__init__\(\) got an unexpected keyword argument 'metric'"):
         trainer(metric="r2")
+    assert pickle.loads(pickle.dumps(pdnn.Trainer.__init__)) is pdnn.Trainer.__init__
 
 
 @pytest.mark.parametrize(

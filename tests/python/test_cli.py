@@ -266,10 +266,12 @@ def test_a_build_without_mpi_is_no_problem(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(health, "built_for", list)
+    monkeypatch.setattr(health, "_MPI_PACKAGES", ("numpy", "pytest"))  # as if two were there
     assert cli.main(["doctor"]) == 0
     out = capsys.readouterr().out
     assert "pdnn built for   no MPI\n" in out and out.endswith("all is well\n")
-    assert "hint: pdnn is built without MPI; to have ranks of MPI, build it in pdnn's source folder" in out
+    assert "hint: pdnn is built without MPI; to have ranks of an MPI, build it in pdnn's source" in out
+    assert "-Ccmake.define.PDNN_MPI=ON" in out
 
 
 def test_a_number_of_no_process_has_no_record(capsys: pytest.CaptureFixture[str]) -> None:

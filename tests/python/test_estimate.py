@@ -168,6 +168,8 @@ def test_threads_of_a_rank_are_on_one_node() -> None:
     for spec, ranks in (("team:8", 1), ("ddp+team:8", 2), ("ddp+team:3", 5)):
         with pytest.raises(ValueError, match="has 16, 4 a node, and those of a rank are on one"):
             steps(32, ranks).estimate(strategies.parse(spec))
+    with pytest.raises(ValueError, match=r"needs 17 cores, made up has 16$"):
+        steps(32, 17).estimate(DataParallel())
     assert steps(32, 4).estimate(strategies.parse("ddp+team:3")).seconds > 0
     points, left_out = estimate.scaling(MLP, 64, ["fastest"], [5], MACHINE)
     assert not left_out and points[0].workers <= 5 * 2

@@ -40,8 +40,8 @@ void Communicator::look_for_stall(double seconds, std::uint64_t entry) {
 
 /// Throws if a rank is waited for that has ended. At a first look a message of it may be under way, so it looks twice.
 void Communicator::look_for_ended(double seconds, std::uint64_t entry) {
-  const double between = std::max(1.0, 0.01 * size_);  // s; a look opens the records of all ranks
-  if (seconds < looked_) looked_ = 0;                  // another wait
+  const double between = std::clamp(0.01 * size_, 1.0, 4.0);  // s; a look opens the records of all ranks
+  if (seconds < looked_) looked_ = 0;                         // another wait
   if (seconds < looked_ + between) return;
   looked_ = seconds;
   RecordedJob& job = record_.recorder()->job();

@@ -150,11 +150,11 @@ def _mpi(problems: list[str], hints: list[str]) -> Report:
     facts: Report = dict.fromkeys(
         ["library", "library file", "pdnn built for", "module", "mpiexec", "version"]
     )
-    find_mixed_packages(problems)
     facts["pdnn built for"] = ", ".join(built_for()) or "no MPI"
     if not built_for():
-        hints.append(f"pdnn is built without MPI; to have ranks of MPI, build it {REBUILD}")
+        hints.append(f"pdnn is built without MPI; to have ranks of an MPI, build it {REBUILD}")
         return facts
+    find_mixed_packages(problems)
     command = [sys.executable, "-c", _LIBRARY]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=_START_LIMIT, check=False)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 REBUILD = (
     "in pdnn's source folder, with that MPI's mpicxx:\n    "
-    'pip install --no-deps --force-reinstall . -Ccmake.define.MPI_CXX_COMPILER="$(command -v mpicxx)"'
+    "pip install --no-deps --force-reinstall . -Ccmake.define.PDNN_MPI=ON "
+    '-Ccmake.define.MPI_CXX_COMPILER="$(command -v mpicxx)"'
 )
 """Where and how pdnn is built for the MPI of this machine."""
 

@@ -213,7 +213,7 @@ def plot(points: Sequence[Point], title: str, path: str | os.PathLike[str] | Non
         axes = figure.add_subplot(1, 3, number)
         for index, words in enumerate(dict.fromkeys(point.words for point in points)):
             own = sorted((p for p in points if p.words == words), key=lambda point: point.estimate.ranks)
-            look = "o-" if index < 10 else "s--"  # there are ten colors
+            look = ("o-", "s--", "^:")[index // 10 % 3]  # there are ten colors
             axes.plot([p.estimate.ranks for p in own], list(map(value, own)), look, markersize=3, label=words)
         if label.startswith("speedup"):
             axes.plot(
@@ -230,5 +230,5 @@ def plot(points: Sequence[Point], title: str, path: str | os.PathLike[str] | Non
     known = figure.axes[1].get_legend_handles_labels()  # of all panels
     axes.legend(*known, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     if path is not None:
-        figure.savefig(path, dpi=130)
+        figure.savefig(path, dpi=130, bbox_inches="tight")
     return figure

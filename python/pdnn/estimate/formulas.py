@@ -75,7 +75,7 @@ class Steps:
         strategy.check_ranks(self.ranks)
         machine, threads = self.machine, strategy.engine.threads
         if self.ranks > machine.nodes * (machine.cores // threads) and strategy.engine.needs_cores:
-            each = f", {machine.cores} a node, and those of a rank are on one" * (machine.nodes > 1)
+            each = f", {machine.cores} a node, and those of a rank are on one" * (machine.nodes > 1 < threads)
             raise ValueError(
                 f'estimate: strategy "{strategy}" on {self.ranks} rank{"s"[: self.ranks > 1]} needs '
                 f"{self.ranks * threads} cores, {machine.name} has {machine.nodes * machine.cores}{each}"
