@@ -21,8 +21,8 @@ std::int64_t this_thread();
 std::vector<std::int64_t> ancestors_of(std::int64_t process);
 /// Whether it still is there.
 bool alive(const Process& process);
-/// "stopped (SIGSTOP)", "running (computing, or in an endless loop)", "sleeping", "died (process 17 is gone)": by so many
-/// looks, 10 ms apart. One does not tell a rank that computes from one that polls.
+/// "stopped (SIGSTOP)", "running (computing, or in an endless loop)", "sleeping", "died (process 17 is gone)": by so
+/// many looks, 10 ms apart. One does not tell a rank that computes from one that polls.
 std::string doing(const Process& process, int looks = 5);
 /// What tells machines, and containers that do not see one another's processes, apart.
 std::string machine_name();
