@@ -69,7 +69,7 @@ PYTHON_MAY_LOOK_AT = {
     "core": ["_core"],
     "_mpi": [],
     "comm": ["_core", "_mpi", "checks"],
-    "launch": ["_core", "checks", "comm"],
+    "launch": ["_core", "checks", "comm", "files"],
     "exchange": ["files"],
     "nn": [
         *("_core", "advice", "checks", "core", "comm", "exchange", "files", "moved"),

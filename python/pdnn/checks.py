@@ -63,14 +63,14 @@ def flag(owner: object, name: str, value: Any) -> bool:
     return bool(value)
 
 
-def shape_of_sample(owner: object, name: str, value: Any) -> tuple[int, ...]:
+def shape_of_sample(owner: object, value: Any) -> tuple[int, ...]:
     """The shape of a sample; TypeError if it is no sequence of integers, ValueError if one is below 0."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise TypeError(
-            f"{_named(owner)}: {name} is {value!r}, expected the shape of one sample, such as (784,) or "
+            f"{_named(owner)}: input_shape is {value!r}, expected the shape of one sample, such as (784,) or "
             "(3, 32, 32)"
         )
-    return tuple(integer(owner, f"a size in {name}", size, 0) for size in value)
+    return tuple(integer(owner, "a size in input_shape", size, 0) for size in value)
 
 
 def _named(owner: object) -> str:

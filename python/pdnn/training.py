@@ -225,7 +225,7 @@ class Training:
     def _check_changing(self) -> None:
         """Raises TypeError or ValueError unless what may change between two calls of fit suits the rest."""
         if self.schedule is not None:
-            check_schedule("Trainer", self.schedule, self.optimizer)
+            check_schedule(self.schedule, self.optimizer)
         if self.schedule_per not in ("epoch", "step"):
             raise ValueError(f'Trainer: schedule_per "{self.schedule_per}"; expected "epoch" or "step"')
         for name in ("clip_norm", "clip_value"):

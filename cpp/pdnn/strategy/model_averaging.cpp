@@ -16,7 +16,7 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
       config_(config),
       received_(config.by_master && comm_->rank() == kMaster ? common_.size() : 0) {
   require(comm_->size() == 1 || !job.network.traits().synchronized,
-          "Average: a layer with sync=True sums over the ranks in every step, but these train apart; ",
+          "averaging: a layer with sync=True sums over the ranks in every step, but these train apart; ",
           "use data parallel, or sync=False");
   if (comm_->size() == 1 || !config_.compression) return;
   require(!config_.by_master, "ModelAveraging: a codec is of sums that all ranks make; use by=\"all_reduce\"");

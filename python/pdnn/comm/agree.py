@@ -154,9 +154,9 @@ def with_out(header: Header, a: object, out: object) -> Header:
     return header
 
 
-def describe_new(call: str, shape: Any, dtype: Any) -> Header:
-    """The header of a call that makes an array, with what is wrong with its shape or type."""
-    header = Header(call)
+def describe_new(shape: Any, dtype: Any) -> Header:
+    """The header of `share`, which makes an array, with what is wrong with its shape or type."""
+    header = Header("share")
     try:
         extents = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
     except TypeError:

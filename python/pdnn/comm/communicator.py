@@ -226,7 +226,7 @@ class Communicator:
         MemoryError
             On every rank, if rank 0's machine has not so much memory.
         """
-        header = describe_new("share", shape, dtype)
+        header = describe_new(shape, dtype)
         self._agree(header)
         size = prod(header.shape) * np.dtype(dtype).itemsize
         if size > sys.maxsize:

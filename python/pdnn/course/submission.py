@@ -7,7 +7,8 @@ import linecache
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType, ModuleType, TracebackType
+from traceback import walk_stack, walk_tb
+from types import FrameType, ModuleType
 from typing import Any
 
 from pdnn.course.notebook import code_cells
@@ -40,7 +41,6 @@ class Submission:
     """
 
     def __init__(self, path: Path, watch: Callable[[Submission], object] = bool) -> None:
-        self._path = path
         self._places: dict[str, str] = {}  # of the names that code is compiled under
         watch(self)
         module = sys.modules["__sheet__"] = ModuleType("__sheet__")
@@ -81,15 +81,11 @@ class Submission:
 
     def waits(self, frame: FrameType | None) -> str | None:
         """Where a thread is now, in words; None if nothing of the student's runs there."""
-        frames = []
-        while frame is not None:
-            frames.append((frame, frame.f_lineno))
-            frame = frame.f_back
-        return self.where(reversed(frames))
+        return None if frame is None else self.where(reversed([*walk_stack(frame)]))
 
     def explain(self, error: BaseException) -> str | None:
         """An exception of the student's code in words; None if it does not come from there."""
-        frames = list(_frames(error.__traceback__))
+        frames = list(walk_tb(error.__traceback__))
         place = self.where(frames)
         if place is None:
             called = str(error).partition("()")[0].partition(".")[0]
@@ -156,9 +152,3 @@ def _names(target: ast.expr) -> list[str]:
         case ast.Tuple(elts=targets):
             return [name for each in targets for name in _names(each)]
     return [""]
-
-
-def _frames(trace: TracebackType | None) -> Iterable[tuple[FrameType, int]]:
-    while trace is not None:
-        yield trace.tb_frame, trace.tb_lineno
-        trace = trace.tb_next

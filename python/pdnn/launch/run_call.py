@@ -10,6 +10,8 @@ from typing import Any
 
 import cloudpickle
 
+from pdnn.files.atomic import named
+
 
 def main(folder: str) -> None:
     """Makes the call in `folder`; leaves ``result-<rank>`` there, or ``error-<rank>`` and ends the job."""
@@ -53,9 +55,6 @@ def _described(rank: int, error: BaseException) -> tuple[int, str, str, bytes]:
 def _write(path: Path, data: bytes) -> None:
     """Writes a file that is either whole or absent, also when this process is killed."""
     unfinished = path.with_name(f"unfinished-{path.name}")
-    try:
+    with named(unfinished):
         unfinished.write_bytes(data)
-    except OSError as error:
-        error.filename = error.filename or str(unfinished)  # that of a full disk has none
-        raise
     os.replace(unfinished, path)

@@ -150,7 +150,7 @@ def _network(
             f"{where}: its first layers take samples of several shapes; say the shape of yours, such as "
             "input_shape=(3, 32, 32), or --input-shape 3x32x32"
         )
-    sample = shape_of_sample(where, "input_shape", sample)
+    sample = shape_of_sample(where, sample)
     model.place()
     model.build(core).output_shape(list(sample))  # refuses by the name of the layer
     whole = _described(model, core, written, sample, "")

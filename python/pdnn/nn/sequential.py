@@ -150,7 +150,7 @@ class Sequential(Exportable):
         from pdnn.nn.summary import Summary, layer_rows  # few programs ask
 
         batch_size = integer("summary", "batch_size", batch_size, 1)
-        sample = shape_of_sample("summary", "input_shape", input_shape)
+        sample = shape_of_sample("summary", input_shape)
         self.output_shape(sample)  # refuses by the name of the layer
         whole, *rows = layer_rows(self, core_for(self.dtype), sample)
         arrays = (self.flat_parameters, self.flat_gradients, self.flat_buffers)

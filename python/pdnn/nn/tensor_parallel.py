@@ -28,6 +28,11 @@ class PartOfLinear(Linear):
     ) -> None:
         super().__init__(in_features, out_features, bias, weight_init=weight_init, bias_init=bias_init)
         self.comm = comm
+        self._take_part()
+
+    def _take_part(self) -> None:
+        """Makes the parameters those of this rank's part."""
+        raise NotImplementedError
 
     def _share(self, count: int) -> int:
         """This rank's number of `count` columns or rows; the first ranks have one more."""
@@ -80,22 +85,10 @@ class ColumnParallelLinear(PartOfLinear):
         If a width is below 1.
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        comm: Communicator,
-        weight_init: Initializer | None = None,
-        bias_init: Initializer | None = None,
-    ) -> None:
-        super().__init__(
-            in_features, out_features, bias, comm=comm, weight_init=weight_init, bias_init=bias_init
-        )
-        own = self._share(out_features)
-        self.weight = Parameter("weight", (in_features, own))
-        self.bias = Parameter("bias", (own,)) if bias else None
+    def _take_part(self) -> None:
+        own = self._share(self.out_features)
+        self.weight = Parameter("weight", (self.in_features, own))
+        self.bias = None if self.bias is None else Parameter("bias", (own,))
 
 
 class RowParallelLinear(PartOfLinear):
@@ -127,17 +120,5 @@ class RowParallelLinear(PartOfLinear):
         If a width is below 1.
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        comm: Communicator,
-        weight_init: Initializer | None = None,
-        bias_init: Initializer | None = None,
-    ) -> None:
-        super().__init__(
-            in_features, out_features, bias, comm=comm, weight_init=weight_init, bias_init=bias_init
-        )
-        self.weight = Parameter("weight", (self._share(in_features), out_features))
+    def _take_part(self) -> None:
+        self.weight = Parameter("weight", (self._share(self.in_features), self.out_features))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from math import cos, inf, pi
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,9 @@ class LRScheduler:
     last_epoch : int
         The time t: how often `step` has been called.
     """
+
+    settings: ClassVar[tuple[str, ...]] = ()
+    """The attributes that `config` lists."""
 
     last_epoch: int
 
@@ -113,7 +116,7 @@ class LRScheduler:
 
     def config(self) -> dict[str, Any]:
         """The schedule's own settings, which ranks and a checkpoint compare; as JSON can hold them."""
-        return {"type": type(self).__name__}
+        return {"type": type(self).__name__} | {name: getattr(self, name) for name in self.settings}
 
     def _rates(self, t: int) -> list[float]:
         """`rates`, a number for each group."""
@@ -183,6 +186,8 @@ class LinearLR(LRScheduler):
         Steps from the one to the other.
     """
 
+    settings = ("start_factor", "end_factor", "total_iters")
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -201,17 +206,11 @@ class LinearLR(LRScheduler):
         done = min(t, self.total_iters) / self.total_iters
         return base * (self.start_factor + (self.end_factor - self.start_factor) * done)
 
-    def config(self) -> dict[str, Any]:
-        """Factors and length."""
-        return super().config() | {
-            "start_factor": self.start_factor,
-            "end_factor": self.end_factor,
-            "total_iters": self.total_iters,
-        }
-
 
 class ConstantLR(LRScheduler):
     """A factor times the first learning rate for total_iters steps; then the first learning rate itself."""
+
+    settings = ("factor", "total_iters")
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -224,13 +223,11 @@ class ConstantLR(LRScheduler):
         """Reduced before total_iters."""
         return base * self.factor if t < self.total_iters else base
 
-    def config(self) -> dict[str, Any]:
-        """Factor and length."""
-        return super().config() | {"factor": self.factor, "total_iters": self.total_iters}
-
 
 class StepLR(LRScheduler):
     """Multiplied by gamma every step_size steps."""
+
+    settings = ("step_size", "gamma")
 
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
@@ -243,13 +240,11 @@ class StepLR(LRScheduler):
         """The first learning rate times gamma to the power of the whole step_sizes in t."""
         return float(base * _power(self.gamma, t // self.step_size))
 
-    def config(self) -> dict[str, Any]:
-        """Step size and gamma."""
-        return super().config() | {"step_size": self.step_size, "gamma": self.gamma}
-
 
 class MultiStepLR(LRScheduler):
     """Multiplied by gamma at each of the milestones, times of which one that comes twice counts twice."""
+
+    settings = ("milestones", "gamma")
 
     def __init__(
         self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
@@ -262,13 +257,11 @@ class MultiStepLR(LRScheduler):
         """The first learning rate times gamma to the power of the number of milestones up to t."""
         return float(base * _power(self.gamma, bisect_right(self.milestones, t)))
 
-    def config(self) -> dict[str, Any]:
-        """Milestones and gamma."""
-        return super().config() | {"milestones": self.milestones, "gamma": self.gamma}
-
 
 class ExponentialLR(LRScheduler):
     """Multiplied by gamma at each step."""
+
+    settings = ("gamma",)
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = self._checked("gamma", gamma, 0)
@@ -277,10 +270,6 @@ class ExponentialLR(LRScheduler):
     def rate(self, base: float, t: int) -> float:
         """The first learning rate times gamma to the power of t."""
         return float(base * _power(self.gamma, t))
-
-    def config(self) -> dict[str, Any]:
-        """Gamma."""
-        return super().config() | {"gamma": self.gamma}
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -297,6 +286,8 @@ class CosineAnnealingLR(LRScheduler):
         The least learning rate.
     """
 
+    settings = ("T_max", "eta_min")
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -311,10 +302,6 @@ class CosineAnnealingLR(LRScheduler):
     def rate(self, base: float, t: int) -> float:
         """The cosine's value at t."""
         return self.eta_min + (base - self.eta_min) * (1 + cos(pi * t / self.T_max)) / 2
-
-    def config(self) -> dict[str, Any]:
-        """Length and least rate."""
-        return super().config() | {"T_max": self.T_max, "eta_min": self.eta_min}
 
 
 class SequentialLR(LRScheduler):
@@ -372,21 +359,21 @@ class SequentialLR(LRScheduler):
         }
 
 
-def check_schedule(where: str, schedule: object, optimizer: Optimizer) -> None:
+def check_schedule(schedule: object, optimizer: Optimizer) -> None:
     """Raises TypeError or ValueError unless it is a schedule of this optimizer that a Trainer can advance."""
     name = type(schedule).__name__
     if not isinstance(schedule, LRScheduler):
         raise TypeError(
-            f"{where}: schedule is of type {name}, "
+            f"Trainer: schedule is of type {name}, "
             "expected one of pdnn.optim.lr_scheduler; a function goes into LambdaLR"
         )
     if type(schedule).step is not LRScheduler.step:
         raise TypeError(
-            f"{where}: {name} has a step of its own, which only loops by hand call; "
+            f"Trainer: {name} has a step of its own, which only loops by hand call; "
             "define rate(base, t), of the number of steps t"
         )
     if schedule.optimizer is not optimizer:
-        raise ValueError(f"{where}: the schedule is of another optimizer")
+        raise ValueError("Trainer: the schedule is of another optimizer")
 
 
 def _power(gamma: float, times: float) -> float:

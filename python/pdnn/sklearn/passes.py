@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -144,7 +144,7 @@ class Passes:
         race, training = self._race, self._training
         while True:
             before = EpochSums() if training.position is None else training.position.sums
-            sums = race.run.run(_never, race.steps)
+            sums = race.run.run(lambda _: False, race.steps)
             race.note(sums.seconds - before.seconds, sums.steps - before.steps)
             if training.position is None:
                 return sums
@@ -174,7 +174,3 @@ class Passes:
         """Sets the weight decay of updates from so many rows, which count so much."""
         update = count * min(self._batch, rows) / rows
         self._optimizer.param_groups[0]["weight_decay"] = decay / update if update else 0.0
-
-
-def _never(sums: Any) -> bool:
-    return False
