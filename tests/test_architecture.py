@@ -100,7 +100,7 @@ PYTHON_MAY_LOOK_AT = {
     "copies": ["_core", "core", "comm", "store", "training"],
     "settings": ["checks", "data", "training"],
     "fitting": [
-        *("_core", "comm", "store", "data", "strategies", "progress", "settings"),
+        *("_core", "comm", "store", "data", "strategies", "progress", "settings", "training"),
         *("checkpoint", "epochs", "closures", "estimation", "copies"),
     ],
     "trainer": ["comm", "data", "history", "checkpoint", "estimation", "settings", "fitting"],
@@ -124,10 +124,10 @@ PYTHON_MAY_LOOK_AT = {
         "pdnn",
     ],
     "sweep": ["_core", "comm", "files", "launch", "strategies", "history"],
-    "report": ["drawing", "files", "history", "sweep"],
+    "report": ["drawing", "files", "history", "progress", "sweep"],
     "cli": [
         *("_core", "comm", "files", "nn", "models", "optim", "data", "datasets", "strategies", "estimate"),
-        *("exercises", "launch", "course", "sweep", "report", "metrics", "checkpoint", "pdnn"),
+        *("exercises", "launch", "course", "sweep", "report", "metrics", "checkpoint", "progress", "pdnn"),
     ],
     "__main__": ["cli"],
 }

@@ -88,7 +88,8 @@ class ClosureEpochs(Epochs):
             self._all_raise = True
             row = self._source.row_not_finite()
             raise FloatingPointError(
-                f"fit: epoch {training.epoch}, step {training.step}: {error}{'. ' + row if row else ''}"
+                f"fit: step {training.step} of the training, in epoch {training.epoch}, counted from 0: "
+                f"{error}{'. ' + row if row else ''}"
             ) from error
 
 

@@ -93,7 +93,7 @@ class Copies:
         self.count, self.seconds, self.failures = 0, 0.0, 0
 
     def __str__(self) -> str:
-        took = f"{self.count} copies took {self.seconds:.3f} s in all"
+        took = f"{self.count} cop{'y' if self.count == 1 else 'ies'} took {self.seconds:.3f} s in all"
         times = f"{self.failures} time{'s'[: self.failures != 1]}"
         return f"{took}, the last two need {self.nbytes / 1e6:.1f} MB; went back {times}"
 

@@ -113,7 +113,7 @@ class Estimation(Evaluation):
             )
         batch_size, calibration = min(batch_size, len(source)), self._calibrations()
         if not calibration.knows(source, batch_size):
-            self.agree({"batch size": batch_size, "training rows": len(source)}, "estimate")
+            self.agree({"training rows": len(source), "batch size": batch_size}, "estimate")
         return calibration.steps(source, batch_size)
 
     def _calibrations(self) -> Calibration:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.comm import Communicator
+from pdnn.comm.communicator import check_communicator
 from pdnn.core import CoreEvaluator, core_for
 from pdnn.data import Dataset, Subset
 from pdnn.data.checks import Indices
@@ -55,6 +56,8 @@ class Evaluation(Training):
             If the data have no rows or do not fit the model or a metric, or a label is a name that it was not
             trained on.
         """
+        if comm is not None:
+            check_communicator("evaluate", comm)
         wanted = self.metrics if metrics is None else named(metrics)
         source = source_of("evaluate", data_of("evaluate", data, y), self.model, self.loss, self.classes_)
         if len(source) == 0:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from math import gcd, inf
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,6 +30,7 @@ from pdnn.store import Array
 
 if TYPE_CHECKING:
     from pdnn._core import EpochSums
+    from pdnn.training import Position
 
 Watch: TypeAlias = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 0, and what was measured."""
@@ -76,8 +78,8 @@ class Fitting:
         batch_size = min(settings.batch_size, len(source))
         digests = (("training", source), ("validation", held_out)) if everyone.size > 1 else ()
         alike = {
-            "batch size": batch_size,
             "training rows": len(source),
+            "batch size": batch_size,  # no more than there are rows
             "row weights": source.weighted,
             "epochs": settings.epochs,
             "shuffle": source.shuffled(settings.shuffle),
@@ -112,10 +114,11 @@ class Fitting:
         if shown:
             training.tell_converted(train=source, validation=held_out)
         first, resumed = training.epoch, None
+        check = partial(_check_position, rows=len(source), shuffle=source.shuffled(settings.shuffle))
         if directory is not None:
-            first, resumed = 0, checkpoints.resume(training, directory, batch_size)
+            first, resumed = 0, checkpoints.resume(training, directory, batch_size, check)
             alike["a checkpoint to resume"] = resumed and resumed.told
-        _check_position(training, len(source), source.shuffled(settings.shuffle))
+        check(training.position)
         training.agree(alike, comm=everyone)
         self._training, self._held_out, self._settings = training, held_out, settings
         self._batch_size = batch_size
@@ -358,9 +361,8 @@ def begin(
     return begun
 
 
-def _check_position(training: Estimation, rows: int, shuffle: bool | str) -> None:
+def _check_position(at: Position | None, rows: int, shuffle: bool | str) -> None:
     """Raises ValueError if data are not those of the epoch that is to be finished."""
-    at = training.position
     if at is not None and (at.rows, at.shuffle) != (rows, shuffle):
         raise ValueError(
             f"fit: the training goes on at row {at.row} of an epoch of {at.rows} rows, shuffle={at.shuffle}, "

@@ -158,8 +158,10 @@ def r2(y: Array, prediction: Array, weight: Array | None = None) -> float:
     """Coefficient of determination 1 - Σ (y - prediction)² / Σ (y - mean of y)², the mean over outputs.
 
     As ``sklearn.metrics.r2_score``: for an output whose y are all equal it is 1 if they are predicted
-    exactly, else 0.
+    exactly, else 0. If all weights are 0, it is 0.
     """
+    if weight is not None and not weight.any():
+        return 0.0
     errors = _mean(_errors("r2", y, prediction) ** 2, weight)
     y = y.astype(np.float64)
     spread = _mean((y - _mean(y, weight)) ** 2, weight)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib.util import find_spec
+from math import inf
 from typing import Any
 
 
@@ -19,6 +20,11 @@ def say(text: str) -> None:
     """Prints a line at once, with ? for what standard output can't encode: no training may end for that."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding), flush=True)
+
+
+def rounded(value: float) -> str:
+    """A loss or another measured value with four decimals, unless they would say nothing of it."""
+    return f"{value:.3e}" if 0 < abs(value) < 5e-4 or 1e6 <= abs(value) < inf else f"{value:.4f}"
 
 
 class Progress:
@@ -52,14 +58,16 @@ class Progress:
     def at_step(self, step: int, loss: float) -> None:
         """So many steps of the epoch are done."""
         if self._bar is not None:
-            self._bar.set_postfix_str(f"loss {loss:.4f}", refresh=False)
+            self._bar.set_postfix_str(f"loss {rounded(loss)}", refresh=False)
             self._bar.update(step - self._bar.n)
 
     def end_epoch(self, epoch: int, logs: dict[str, float]) -> None:
         """An epoch is over."""
         self.close()
         if self.shown:
-            values = "  ".join(f"{name} {value:.4f}" for name, value in logs.items() if name != "seconds")
+            values = "  ".join(
+                f"{name} {rounded(value)}" for name, value in logs.items() if name != "seconds"
+            )
             say(f"{self._name(epoch)}  {values}  {logs['seconds']:.2f} s")
 
     def close(self) -> None:

@@ -229,7 +229,7 @@ class Trainer(Estimation):
                 "fit: this trainer was made outside the ranks that call it, and knows no other rank; make "
                 "model, optimizer and trainer in the function that each rank calls"
             )
-        with self._fit_alone():
+        with self._fit_alone(), self._names_kept():
             fitting = begin(self, data, validation, settings)
             with fitting.releasing():
                 for watcher in watchers:
@@ -246,6 +246,17 @@ class Trainer(Estimation):
                 self.history.fingerprint = self.model.fingerprint()
                 fitting.compare_models(self.history.fingerprint)
         return self.history
+
+    @contextmanager
+    def _names_kept(self) -> Iterator[None]:
+        """Forgets the names of classes that a fit brought which made no step."""
+        names, step = self.model.classes, self.step
+        try:
+            yield
+        except BaseException:
+            if self.step == step:
+                self.model.classes = names
+            raise
 
     @contextmanager
     def _fit_alone(self) -> Iterator[None]:

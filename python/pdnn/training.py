@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from pdnn import strategies
 from pdnn._core import EpochSums
 from pdnn.checks import integer, kind_of, number
 from pdnn.comm import Communicator, become_world, world
+from pdnn.comm.communicator import check_communicator
 from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for, kernels_of
 from pdnn.data.source import Source
@@ -230,7 +232,8 @@ class Training:
             raise ValueError(f'Trainer: schedule_per "{self.schedule_per}"; expected "epoch" or "step"')
         for name in ("clip_norm", "clip_value"):
             if (largest := getattr(self, name)) is not None:
-                number("Trainer", name, largest, "a number above 0", lambda found: found > 0)
+                wanted = "a number above 0 that is finite; None clips nothing"
+                number("Trainer", name, largest, wanted, lambda found: 0 < found < inf)
         if self.clip_norm is not None and self.clip_value is not None:
             raise ValueError("Trainer: got clip_norm and clip_value; gradients are clipped in one way")
         if self.clip_norm is not None and any(
@@ -381,12 +384,7 @@ class Training:
                 print(f"{name}: converted {source.converted}{own}", flush=True)
 
 
-def _check(
-    model: object,
-    loss: object,
-    optimizer: object,
-    comm: object,
-) -> None:
+def _check(model: object, loss: object, optimizer: object, comm: object) -> None:
     if not isinstance(model, Sequential):
         raise TypeError(
             f"Trainer: model is of type {kind_of(model)}, expected an nn.Sequential; "
@@ -396,5 +394,5 @@ def _check(
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"Trainer: optimizer is of type {kind_of(optimizer)}, expected one of pdnn.optim's")
     optimizer.check_own_step("Trainer")
-    if not (comm is None or isinstance(comm, Communicator)):
-        raise TypeError(f"Trainer: comm is of type {type(comm).__name__}, expected a pdnn.comm.Communicator")
+    if comm is not None:
+        check_communicator("Trainer", comm)

@@ -86,7 +86,6 @@ def test_a_string_is_refused_or_comes_back(text: str) -> None:
         "ddp+ddp",
         "ddp+scatter-gather",
         "pool:2/",
-        "auto",
         "average",
         "average:8+ddp",
         "elastic-average",

@@ -26,7 +26,7 @@ void Codec<T>::check(const char* call, std::size_t got, std::size_t values) cons
 void check_block(const std::string& codec, Index block) {
   constexpr Index kMost = Index{1} << 32;
   require(block > 0 && block <= kMost && block % kernels::kCodingGroup == 0, codec, ": block = ", block,
-          "; expected a multiple of ", kernels::kCodingGroup, block > kMost ? ", at most 2^32" : "");
+          "; expected a multiple of ", kernels::kCodingGroup, " above 0", block > kMost ? ", at most 2^32" : "");
 }
 
 template class Codec<float>;

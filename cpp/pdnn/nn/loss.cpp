@@ -24,8 +24,9 @@ double Loss<T>::weight_of_rows(const Target<T>& target, Index rows) const {
 template <class T>
 LossValue Loss<T>::operator()(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
                               const Tensor<T>& dy, double* rows) const {
-  compute(member, y, target, scale, dy, rows);
-  if (target.weights) weigh(member, dy, rows, [&](Index r) { return target.weights[r]; });
+  const double unit = target.weights ? unit_of(scale) : 1;
+  compute(member, y, target, scale * unit, dy, rows);
+  if (target.weights) weigh(member, dy, rows, unit, [&](Index r) { return target.weights[r]; });
   member.barrier();
   return sum_of_rows(rows, {0, y.batch});
 }

@@ -1,5 +1,7 @@
 #pragma once
 /// Loss: the contract of what compares outputs with targets, and how its values are reduced over rows.
+#include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "pdnn/core/errors.hpp"
@@ -88,9 +90,15 @@ class Loss {
   /// This member's rows of `rows` and dy, member.range(y.batch), without the rows' own weights.
   virtual void compute(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
                        const Tensor<T>& dy, double* rows) const = 0;
-  /// Multiplies both by weight(row) afterwards.
+  /// 1, but for a scale so large or small that a dy which waits for its weight would overflow or vanish: then a power
+  /// of two that brings it near 1.
+  static double unit_of(double scale) {
+    if (scale == 0 || (0x1p-64 < scale && scale < 0x1p64)) return 1;
+    return std::ldexp(1.0, std::min(1000, -std::ilogb(scale)));
+  }
+  /// Multiplies both by weight(row) afterwards, and dy by 1 / unit.
   template <class Weight>
-  static void weigh(const Member& member, const Tensor<T>& dy, double* rows, Weight weight) {
+  static void weigh(const Member& member, const Tensor<T>& dy, double* rows, double unit, Weight weight) {
     const Range mine = member.range(dy.batch);
     for (Index r = mine.begin; r < mine.end; ++r) {
       const double w = weight(r);
@@ -98,7 +106,7 @@ class Loss {
       rows[2 * r + 1] *= w;
       if (!dy.wanted()) continue;
       T* const row = dy.row(r);
-      for (Index j = 0; j < dy.width(); ++j) row[j] = w > 0 ? static_cast<T>(w) * row[j] : T{};
+      for (Index j = 0; j < dy.width(); ++j) row[j] = w > 0 ? static_cast<T>(w / unit) * row[j] : T{};
     }
   }
 

@@ -42,10 +42,17 @@ void Clip<T>::operator()(const threads::Member& member, std::span<T> g) {
   if (by_ == By::value) {
     kernels::table<T>().clamp(member, n, static_cast<T>(most_), g.data());
   } else {
-    const double norm = std::sqrt(squares(member, g));
+    double norm = std::sqrt(squares(member, g)), unit = 1;
+    if (std::isinf(norm)) {  // perhaps only the squares are too large for T
+      unit = sizeof(T) == sizeof(float) ? 0x1p-96 : 0x1p-600;
+      member.barrier();
+      kernels::table<T>().scale(member, n, static_cast<T>(unit), g.data());
+      member.barrier();
+      norm = std::sqrt(squares(member, g)) / unit;
+    }
     const double factor = most_ / (norm + 1e-6);
-    if (!(factor >= 1))
-      kernels::table<T>().scale(member, n, static_cast<T>(factor), g.data());  // NaN goes into every element
+    if (!(factor >= 1) || unit != 1)  // NaN goes into every element
+      kernels::table<T>().scale(member, n, static_cast<T>((factor >= 1 ? 1 : factor) / unit), g.data());
   }
   member.barrier();
 }

@@ -20,6 +20,11 @@ class _Watching(Callback):
     """What callbacks share that compare a value of each epoch with the best so far."""
 
     def __init__(self, monitor: str, mode: str, min_delta: float) -> None:
+        if not isinstance(monitor, str):
+            raise TypeError(
+                f"{type(self).__name__}: monitor is {monitor!r}, expected the name of a value, such as "
+                '"val_loss"; pass other numbers by name'
+            )
         if mode not in ("auto", "min", "max"):
             raise ValueError(f'{type(self).__name__}: mode "{mode}"; expected "auto", "min" or "max"')
         self.monitor = monitor

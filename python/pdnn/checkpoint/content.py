@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,7 @@ def take(
     path: str | os.PathLike[str],
     own: dict[str, Array] | None = None,
     mine: dict[str, Array] | None = None,
+    check: Callable[[Position | None], None] = lambda _: None,
 ) -> None:
     """Makes a training what a checkpoint says, or changes nothing.
 
@@ -167,6 +169,8 @@ def take(
         For messages.
     own, mine : dict of str to ndarray, optional
         Arrays of this rank's own, and what the checkpoint has for them; copied after all others.
+    check : function of Position or None
+        Raises ValueError if the training cannot go on there.
 
     Raises
     ------
@@ -212,6 +216,7 @@ def take(
     for what, (had, has) in compared.items():
         if had != has:
             raise ValueError(f"{path}: was trained with {what}{had}, this trainer has {has}")
+    check(place)
     arrays = {name: values for name, values in content.arrays.items() if not name.startswith(RANK)}
     parameters, buffers = training.model.flat_parameters, training.model.flat_buffers
     for name in best:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from pdnn.comm import Communicator
 from pdnn.comm.settings import compare
 from pdnn.core import CoreSession
 from pdnn.store import Array
-from pdnn.training import Training
+from pdnn.training import Position, Training
 
 
 class Resumed(NamedTuple):
@@ -57,7 +58,12 @@ def meet_to_resume(directory: object, everyone: Communicator) -> None:
         compare(everyone, "fit", {"resume": True}, "every rank must start the same job, on the same data")
 
 
-def resume(training: Training, directory: str | os.PathLike[str], batch_size: int) -> Resumed | None:
+def resume(
+    training: Training,
+    directory: str | os.PathLike[str],
+    batch_size: int,
+    check: Callable[[Position | None], None],
+) -> Resumed | None:
     """Reads the newest checkpoint of a directory, on every rank; None if there is none.
 
     With the strategy that wrote it, on as many ranks, each rank gets its own back. Otherwise all begin with
@@ -68,7 +74,8 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
     Raises
     ------
     ValueError
-        If it belongs to another model or optimizer, or to updates of another number of rows.
+        If it belongs to another model or optimizer, or to updates of another number of rows, or if
+        `check` raises it of the place where the training would go on.
     """
     comm = training.comm
     found = newest(directory, warn=comm.rank == 0)
@@ -102,7 +109,7 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
             sums = EpochSums(content.state["position"]["ranks"][comm.rank])
     except (IndexError, KeyError, TypeError, ZeroDivisionError) as error:
         raise ValueError(f"{path}: lacks a part of what each rank had") from error
-    take(training, content, path, own, mine)
+    take(training, content, path, own, mine, check)
     if "counts" in own:
         training.optimizer.core.steps = int(counts[2])
     if training.position is not None and sums is not None:

@@ -27,6 +27,7 @@ import numpy as np
 from pdnn.cli import specs, tables
 from pdnn.cli.values import distinct, output
 from pdnn.files.atomic import replacing
+from pdnn.progress import rounded
 
 if TYPE_CHECKING:
     from pdnn import Trainer, nn
@@ -134,7 +135,7 @@ def _score(trainer: Trainer, data: Dataset, metrics: list[str], arguments: argpa
         if arguments.out is None:
             raise
         return f"no score: {str(error).removeprefix('evaluate: ')}"
-    told = ", ".join(f"{name} {values[name]:.4f}" for name in metrics)
+    told = ", ".join(f"{name} {rounded(values[name])}" for name in metrics)
     return f"{told} on {len(data)} sample{'s'[: len(data) > 1]}"
 
 

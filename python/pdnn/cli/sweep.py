@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 
 from pdnn.cli import optimizing, tables, train
 from pdnn.cli.values import distinct, output, positive_float, positive_int
+from pdnn.comm.costs import text
+from pdnn.progress import rounded
 
 if TYPE_CHECKING:
     from pdnn import sweep
@@ -162,4 +164,4 @@ def _told(run: sweep.Run) -> str:
         return f"failed after {run.seconds:.1f} s"
     last = {name: values[-1] for name, values in run.history.history.items()}
     name = next(name for name in MEASURES if name in last)
-    return f"{last['seconds']:.3g} s an epoch, {name} {last[name]:.4f}"
+    return f"{text(last['seconds'])} an epoch, {name} {rounded(last[name])}"

@@ -36,6 +36,7 @@ from pdnn.cli.values import distinct, model_file, output, picture, positive_floa
 from pdnn.comm.costs import text
 from pdnn.metrics import NAMES
 from pdnn.nn.module import DTYPES
+from pdnn.progress import rounded
 
 if TYPE_CHECKING:
     import pdnn
@@ -213,7 +214,9 @@ def main(arguments: argparse.Namespace) -> int:
                 outputs.callback(own.save, arguments.save, _metadata(arguments, trainer, whole, train))
             if not arguments.quiet:
                 accounts.tell(history, trainer, world, others)
-            print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
+            print(
+                "test: " + ", ".join(f"{name} {rounded(value)}" for name, value in result.items()), flush=True
+            )
     return 0
 
 
@@ -354,7 +357,7 @@ def _fit(
     if wanted and arguments.strategy in CHOSEN:
         _estimate(trainer, train, arguments)
     if stopping and stopping.best is not None and pdnn.world().rank == 0 and not arguments.quiet:
-        print(f"best epoch: {stopping.best_epoch + 1}, val_loss {stopping.best:.4f}")
+        print(f"best epoch: {stopping.best_epoch + 1}, val_loss {rounded(stopping.best)}")
     return history
 
 

@@ -74,8 +74,8 @@ class CompressionStats:
         """One line: bytes of a sum, compressed and uncompressed, its times and its error."""
         each = max(self.sums, 1)
         words = (
-            f"{self.sums:,} sums, {self.bytes / each:,.0f} bytes sent in each instead of "
-            f"{self.bytes_uncompressed / each:,.0f}"
+            f"{self.sums:,} sum{'s'[: self.sums != 1]}, {self.bytes / each:,.0f} bytes sent in each "
+            f"instead of {self.bytes_uncompressed / each:,.0f}"
         )
         if self.bytes:
             words += f" ({self.bytes_uncompressed / self.bytes:.3g} times fewer)"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from pdnn._core import CODECS, CodecSpec
-from pdnn.checks import integer, unmasked
+from pdnn.checks import integer, number, unmasked
 from pdnn.core import Width, core_for
 
 Array = NDArray[Any]
@@ -185,7 +185,8 @@ class TopK(Codec):
     fraction: float = 0.01
 
     def __str__(self) -> str:
-        return f"topk:{float(self.fraction)!r}"
+        fraction = number(self, "fraction", self.fraction, "a number over 0 and at most 1")
+        return f"topk:{float(fraction)!r}"
 
 
 @dataclass(frozen=True)

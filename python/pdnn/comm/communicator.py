@@ -380,3 +380,9 @@ class Communicator:
             return headers
 
         return request, compared, everyones
+
+
+def check_communicator(where: str, comm: object) -> None:
+    """Raises TypeError if it is no Communicator."""
+    if not isinstance(comm, Communicator):
+        raise TypeError(f"{where}: comm is of type {type(comm).__name__}, expected a pdnn.comm.Communicator")

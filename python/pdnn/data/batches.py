@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pdnn import _core
+from pdnn.checks import integer
 from pdnn.data.checks import Indices
 
 
@@ -29,7 +30,10 @@ def minibatches(n: int, batch_size: int, *, seed: int = 0, epoch: int = 0) -> li
     list of ndarray, shape (batch_size or fewer,), int64
         Row numbers.
     """
-    return cut(epoch_order(n, seed, epoch), batch_size)
+    n, seed, epoch = (
+        integer("minibatches", name, given, 0) for name, given in (("n", n), ("seed", seed), ("epoch", epoch))
+    )
+    return cut(epoch_order(n, seed, epoch), integer("minibatches", "batch_size", batch_size, 1))
 
 
 def cut(order: Indices, batch_size: int) -> list[Indices]:

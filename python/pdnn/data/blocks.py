@@ -176,7 +176,11 @@ class BlockStream:
                     "(x, y, weight)"
                 )
             x, y, weight = (*block, None)[:3]
-            data = Dataset(x, y, self.scale, self.shift, weight)
+            try:
+                data = Dataset(x, y, self.scale, self.shift, weight)
+            except (TypeError, ValueError) as error:
+                kind_of_error = TypeError if isinstance(error, TypeError) else ValueError
+                raise kind_of_error(f"BlockStream: block {number} of epoch {epoch}: {error}") from error
             if data.classes is not None:
                 raise TypeError("BlockStream: labels are names of classes; pass their numbers")
             own = (data.sample_shape, data.x.dtype, data.y.shape[1:], data.y.dtype, data.weight is None)

@@ -19,7 +19,10 @@ COMPARED = 64
 
 def check_dtype(where: str, dtype: npt.DTypeLike) -> np.dtype[Any]:
     """The dtype of a batch: float32 or float64, else a ValueError that names `where`."""
-    width = np.dtype(dtype)
+    try:
+        width = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(f"{where}: dtype is {dtype!r}, expected float32 or float64") from None
     if width not in (np.float32, np.float64):
         raise ValueError(f"{where}: dtype is {width}, expected float32 or float64")
     return width

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate, pairwise
+from operator import index
 
 import numpy as np
 
@@ -142,7 +143,9 @@ class DataPartitioner:
             raise TypeError(f"DataPartitioner: sizes is {sizes!r}, expected a share for each part")
         sizes = [number(self, "a share in sizes", size) for size in sizes]
         if min(sizes, default=0.0) < 0 or sum(sizes) > 1 + 1e-9:
-            raise ValueError(f"DataPartitioner: sizes are {sizes}, expected shares that sum to at most 1")
+            raise ValueError(
+                f"DataPartitioner: sizes are {sizes}, expected shares from 0, which sum to at most 1"
+            )
         order = epoch_order(len(data), integer(self, "seed", seed, 0), 0)
         cuts = [round(len(data) * share) for share in accumulate(sizes, initial=0.0)]
         self.data = data
@@ -150,4 +153,7 @@ class DataPartitioner:
 
     def use(self, partition: int) -> Subset:
         """The share of this number, from 0."""
+        parts = len(self.partitions)
+        if not -parts <= index(partition) < parts:
+            raise IndexError(f"DataPartitioner: there is no part {partition}; it has {parts}, from 0 on")
         return Subset(self.data, self.partitions[partition])

@@ -131,7 +131,8 @@ def data_of(where: str, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = No
     if not isinstance(data, (Dataset, Subset)):
         loader = isinstance(getattr(data, "dataset", None), (Dataset, Subset))
         raise TypeError(
-            f"{where}: got {kind_of(data)}, expected a Dataset, a Subset, (x, y), or x and y"
+            f"{where}: got {kind_of(data)}{f' of {len(data)}' if isinstance(data, tuple) else ''}, expected "
+            "a Dataset, which takes weight= too, a Subset, (x, y), or x and y"
             f"{'; pass its .dataset' if loader else ''}{blocks_of(data)}"
         )
     return data

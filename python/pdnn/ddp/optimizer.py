@@ -126,7 +126,13 @@ class DistributedOptimizer(Optimizer):
         self.op, self.backward_passes_per_step = op, backward_passes_per_step
         self._memory = optimizer.store()
         if named_parameters is not None:
-            unnamed = set(self.parameters()) - {parameter for _, parameter in named_parameters}
+            pairs = list(named_parameters)
+            if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+                raise TypeError(
+                    "DistributedOptimizer: named_parameters holds no pairs (name, parameter); pass "
+                    "model.named_parameters()"
+                )
+            unnamed = set(self.parameters()) - {parameter for _, parameter in pairs}
             if unnamed:
                 raise ValueError(
                     f"DistributedOptimizer: named_parameters lacks {sorted(each.name for each in unnamed)}; "

@@ -72,7 +72,8 @@ class Steps:
         ValueError
             If the strategy does not fit the ranks or the network, or the machine has no link that it needs.
         """
-        strategy.check_ranks(self.ranks)
+        if why := strategy.misfit(self.ranks):
+            raise ValueError(f'estimate: strategy "{strategy}" {why.partition(", or pass comm=")[0]}')
         machine, threads = self.machine, strategy.engine.threads
         if self.ranks > machine.nodes * (machine.cores // threads) and strategy.engine.needs_cores:
             each = f", {machine.cores} a node, and those of a rank are on one" * (machine.nodes > 1 < threads)

@@ -7,8 +7,10 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
+from pdnn.checks import integer, number
 from pdnn.comm import costs
 from pdnn.comm.costs import Cost, Link, text
 from pdnn.files.atomic import replacing
@@ -53,8 +55,8 @@ class Machine:
 
     Raises
     ------
-    ValueError
-        If a number is out of range.
+    TypeError, ValueError
+        If a number is none or out of range, or a link is none.
     """
 
     name: str
@@ -72,14 +74,16 @@ class Machine:
     ranks: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("nodes", "cores", "flops", "memory"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"Machine: {name} = {getattr(self, name)}; expected more than 0")
+        for name, least in (("nodes", 1), ("cores", 1), ("ranks", 0)):
+            integer(self, name, getattr(self, name), least)
+        for name in ("flops", "memory"):
+            number(self, name, getattr(self, name), "more than 0", lambda found: 0 < found < inf)
         for name in ("half_rows", "barrier"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"Machine: {name} = {getattr(self, name)}; expected 0 or more")
-        if not self.contention >= 1:
-            raise ValueError(f"Machine: contention = {self.contention}; expected 1 or more")
+            number(self, name, getattr(self, name), "0 or more", lambda found: 0 <= found < inf)
+        number(self, "contention", self.contention, "1 or more", lambda found: 1 <= found < inf)
+        for name in ("inside", "sums", "shared", "between"):
+            if not isinstance(link := getattr(self, name), Link | None):
+                raise TypeError(f"Machine: {name} is {link!r}, expected a Link or None")
         if self.nodes > 1 and self.between is None:
             raise ValueError(f"Machine: {self.nodes} nodes without a link between them")
 
@@ -256,13 +260,13 @@ def _flattened(path: str | os.PathLike[str], content: dict[str, Any]) -> dict[st
         if table not in TABLES or (not table and name not in TABLES[""]):
             known = ", ".join([*TABLES[""], *(f"[{table}]" for table in TABLES if table)])
             raise ValueError(f"{path}: unknown key {name}; expected some of {known}")
-        for key, number in inner.items():
+        for key, given in inner.items():
             dotted = f"{table}.{key}".lstrip(".")
             if key not in TABLES[table]:
                 raise ValueError(f"{path}: unknown key {dotted}; [{table}] has {_keys(table)}")
-            if not _fits(number, TABLES[table][key]):
-                raise ValueError(f"{path}: {dotted} = {number!r}; expected {TABLES[table][key]}")
-            flat[dotted] = number if isinstance(number, (str, int)) else float(number)
+            if not _fits(given, TABLES[table][key]):
+                raise ValueError(f"{path}: {dotted} = {given!r}; expected {TABLES[table][key]}")
+            flat[dotted] = given if isinstance(given, (str, int)) else float(given)
     for table in ("", "core", *(name for name in content if name in _LINKS)):
         for key, expected in TABLES[table].items():
             dotted = f"{table}.{key}".lstrip(".")

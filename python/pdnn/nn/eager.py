@@ -91,6 +91,8 @@ def as_tensor(where: str, index: int, x: Any, store: Store) -> Any:
             return x
         if store.indices and x.dtype.kind in "iu":
             return Tensor(x.astype(dtype))
+        if x.dtype.kind not in "iu":
+            raise TypeError(f"{where}: x is {x.dtype}, this model takes {dtype}")
         raise TypeError(
             f"{where}: x is {x.dtype}; raw integers need their scale: take batches from a "
             f"DataLoader of the Dataset, or pass x.astype({dtype!r}) * scale"

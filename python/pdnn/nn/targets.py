@@ -105,7 +105,9 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
     if loss.takes_classes and kind != "f" and outputs == 1 and y.shape[1:] == (1,):
         y = y[:, 0]  # a row of one integer is a class: 1 is not the class 0 that is one-hot
     if y.ndim == 1:
-        return _classes(where, y, max(outputs, 2))  # which a loss that takes none refuses
+        if not loss.takes_classes and (y.min(initial=0) < 0 or y.max(initial=0) >= max(outputs, 2)):
+            raise ValueError(f"{where}: targets are classes, expected values of shape (n, {outputs})")
+        return _classes(where, y, max(outputs, 2))
     if y.ndim != 2 or y.shape[1] != outputs:
         one = "(n,) or " if loss.takes_classes or loss.one_target_a_row or outputs == 1 else ""
         column = "; pass y[:, 0]" if loss.takes_classes and y.shape[1:] == (1,) else ""

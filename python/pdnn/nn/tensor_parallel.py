@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pdnn.comm.communicator import check_communicator
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.init import Initializer
 from pdnn.nn.layers import Linear
@@ -27,6 +28,7 @@ class PartOfLinear(Linear):
         bias_init: Initializer | None = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, weight_init=weight_init, bias_init=bias_init)
+        check_communicator(type(self).__name__, comm)
         self.comm = comm
         self._take_part()
 

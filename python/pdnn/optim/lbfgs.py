@@ -217,9 +217,10 @@ class LBFGS(ClosureOptimizer):
 
     def _check(self, loss: float, gradient: Array) -> None:
         if not (isfinite(loss) and np.isfinite(gradient).all()):
+            more = "" if self.line_search_fn else ', or pass line_search_fn="strong_wolfe"'
             raise FloatingPointError(
                 f"LBFGS: the loss is {loss:g}, and it or its gradient is not finite; look for such values in "
-                'the data, lower lr, or pass line_search_fn="strong_wolfe"'
+                f"the data{',' if more else ' or'} lower lr{more}"
             )
 
     # ---- groups

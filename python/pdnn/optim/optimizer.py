@@ -121,9 +121,11 @@ class Optimizer(ParameterGroups):
         Raises
         ------
         ValueError
-            If the parameters belong to no model, or to several.
+            If there are none, or they belong to no model, or to several.
         """
         stores = {id(parameter.store): parameter.store for parameter in self.parameters()}
+        if not stores:
+            raise ValueError(f"{type(self).__name__}: there are no parameters in its groups")
         store = stores.popitem()[1]
         if stores:
             raise ValueError(
@@ -166,7 +168,10 @@ class Optimizer(ParameterGroups):
         check_mapping(where, state)
         if missing := {"steps", "param_groups", "state"} - state.keys():
             raise ValueError(f"{where}: missing {sorted(missing)}")
+        check_mapping(f"{where}: state", state["state"])
         own, groups = self.state_arrays(), state["param_groups"]
+        if not isinstance(groups, Sequence):
+            raise TypeError(f"{where}: param_groups is {groups!r}, expected a list of dicts")
         expected = {name: values.shape for name, values in own.items()}
         given = {name: np.shape(values) for name, values in state["state"].items()}
         if given != expected or len(groups) != len(self.param_groups):

@@ -236,6 +236,9 @@ class LevenbergMarquardt(SecondOrder):
         damping, growth = self._state["damping"].tolist()
         if damping == 0:  # the first step
             damping, growth = self.tau * batch.largest(), 2.0
+        damping = max(
+            damping, np.finfo(float).eps ** 2 * batch.largest()
+        )  # LONGEST tries lead from there to any
         for _ in range(LONGEST):
             direction = batch.solve(damping, gradient, self.solver)
             if (

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import mean
 
 from pdnn.files.atomic import replacing
+from pdnn.progress import rounded
 from pdnn.report.pictures import pictures
 from pdnn.report.summary import Line, Workload, summary
 from pdnn.sweep.results import Results, Run
@@ -131,7 +132,7 @@ def _of_workload(work: Workload, baseline: str) -> str:
             "–" if line.speedup is None else f"{line.speedup:.2f}",
             "–" if line.efficiency is None else f"{line.efficiency:.0%}",
             f"{line.updates_per_second():.4g}",
-            *(f"{line.last(name):.4f}" for name in measures),
+            *(rounded(line.last(name)) for name in measures),
         ]
         for line in work.lines
     ]

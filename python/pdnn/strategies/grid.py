@@ -215,9 +215,8 @@ class Pipeline(PartOfGrid):
         except ValueError as error:
             if codec is None or not str(error).startswith("codec "):
                 raise
-            raise ValueError(
-                f'Pipeline: schedule "{codec}"; expected one of {", ".join(SCHEDULES)}, or a {error}'
-            ) from error
+            expected = f"expected one of {', '.join(SCHEDULES)}, or a codec ({error})"
+            raise ValueError(f'Pipeline: schedule "{codec}"; {expected}') from error
 
     @property
     def grid(self) -> Grid:
@@ -285,8 +284,7 @@ class Pipeline(PartOfGrid):
         return schedule(self.schedule_name, self.stages, micro_batches, self.chunks)
 
     def __str__(self) -> str:
-        words = f"pipeline:{self.stages}"
-        words += f"/{self.micro_batches}" if self.micro_batches else ""
+        words = f"pipeline:{self.stages}" + (f"/{self.micro_batches}" if self.micro_batches else "")
         words += f":{self.schedule_name}" if self.schedule != "1f1b" else ""
         return words + codec_suffix(self.codec) + self.engine.suffix
 
@@ -315,6 +313,9 @@ class Grid(PartOfGrid):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name, kind in {"pipeline": Pipeline, "tensor": TensorParallel, "data": DataParallel}.items():
+            if not isinstance(given := getattr(self, name), kind | None):
+                raise TypeError(f"Grid: {name} is {given!r}, expected a {kind.__name__} or None")
         for factor in self.factors:
             if factor.engine != Serial(factor.leaves if factor is self.data else 0):
                 raise ValueError(f"Grid: {factor} brings an engine of its own; pass Grid(…, engine=…)")

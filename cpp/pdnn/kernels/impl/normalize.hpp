@@ -8,6 +8,7 @@ namespace {
 
 inline constexpr Index kBlock = 32;  // rows whose sums are taken at once: they stay in the nearest cache
 inline constexpr int kStripe = kManyRegisters ? 4 : 2;  // vectors of a stripe of columns, at most
+inline constexpr Index kLongRow = 4096;  // the sum of a longer one is rounded too often: its mean is corrected
 // So many rows are summed at a time, to keep additions in flight: as many for vectors of any width.
 inline constexpr int kMomentWays = 4, kSumWays = 2;
 
@@ -193,7 +194,13 @@ void layer_norm(Part part, Matrix<const T> x, const T* gamma, const T* beta, dou
   for_rows(part, x.rows, [&](Index r) {
     const T* const from = x.data + r * x.stride;
     T* const to = y.data + r * y.stride;
-    const Vector<T> mean = row_total<T>(x.cols, from) * each;
+    Vector<T> mean = row_total<T>(x.cols, from) * each;
+    if (x.cols > kLongRow) {
+      const Vector<T> rest = sum_row<T>(x.cols, [&](Vector<T> sum, Index j, Index left) {
+        return sum + padded<T>(load(from + j, left) - mean, left, T(0));
+      });
+      mean = fma<T>(rest, each, mean);
+    }
     const Vector<T> squares = sum_row<T>(x.cols, [&](Vector<T> sum, Index j, Index left) {
       const Vector<T> apart = padded<T>(load(from + j, left) - mean, left, T(0));
       return fma<T>(apart, apart, sum);

@@ -297,6 +297,7 @@ void BatchNorm<T>::commit(const Pass& pass, std::span<const T> saved, Index, std
   const T momentum = static_cast<T>(options_.momentum), unbiased = static_cast<T>(rows / (rows - 1));
   for (std::size_t i = 0; i < static_cast<std::size_t>(c); ++i) {
     const std::size_t v = i + static_cast<std::size_t>(c);
+    if (momentum == 1) buffers[i] = buffers[v] = 0;  // else what they were would round the batch's
     buffers[i] += momentum * (saved[i] - buffers[i]);
     buffers[v] += momentum * (saved[v] * unbiased - buffers[v]);
   }

@@ -32,8 +32,9 @@ void CrossEntropyLoss<T>::compute(const Member& member, const Tensor<const T>& y
   } else if (!target.classes) {
     kernels::table<T>().cross_entropy_of_targets(member, y, target.values, scale, dy, rows);
   } else {
-    kernels::table_of_width<T>(y.width()).cross_entropy_of_classes(member, y, target.classes, scale, dy, rows);
-    if (weighs_classes()) this->weigh(member, dy, rows, [&](Index r) { return class_weight(target.classes[r]); });
+    const double unit = weighs_classes() ? this->unit_of(scale) : 1;
+    kernels::table_of_width<T>(y.width()).cross_entropy_of_classes(member, y, target.classes, scale * unit, dy, rows);
+    if (weighs_classes()) this->weigh(member, dy, rows, unit, [&](Index r) { return class_weight(target.classes[r]); });
   }
 }
 
@@ -43,16 +44,18 @@ void CrossEntropyLoss<T>::compute_smooth(Range mine, const Tensor<const T>& y, c
                                          const Tensor<T>& dy, double* rows) const {
   const Index width = y.width();
   const double each = smoothing_ / static_cast<double>(width);
+  const double unit = class_weights_.empty() ? 1 : this->unit_of(scale);
   std::vector<T> smooth(static_cast<std::size_t>(width));
   for (Index r = mine.begin; r < mine.end; ++r) {
     for (Index j = 0; j < width; ++j) {
       const double t = target.classes ? static_cast<double>(target.classes[r] == j) : target.values.row(r)[j];
       const double weight = class_weights_.empty() ? 1 : class_weights_[static_cast<std::size_t>(j)];
-      smooth[static_cast<std::size_t>(j)] = static_cast<T>(weight * ((1 - smoothing_) * t + each));
+      smooth[static_cast<std::size_t>(j)] = static_cast<T>(weight / unit * ((1 - smoothing_) * t + each));
     }
     const Matrix<T> gradient{dy.wanted() ? dy.row(r) : nullptr, 1, width};
-    kernels::table<T>().cross_entropy_of_targets({}, {y.row(r), 1, width}, {smooth.data(), 1, width}, scale, gradient,
-                                                 rows + 2 * r);
+    kernels::table<T>().cross_entropy_of_targets({}, {y.row(r), 1, width}, {smooth.data(), 1, width}, scale * unit,
+                                                 gradient, rows + 2 * r);
+    rows[2 * r] *= unit;
     const Index wanted = target.classes ? target.classes[r] : largest(target.values.row(r), width);
     rows[2 * r + 1] = largest(y.row(r), width) == wanted ? 1 : 0;
     if (target.classes && weighs_classes()) rows[2 * r + 1] *= class_weight(target.classes[r]);
