@@ -54,7 +54,10 @@ EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::ar
                     strategy::OnNonfinite on_nonfinite, const std::function<bool(const EpochSums&)>& poll,
                     Index first_row, const std::optional<EpochSums>& before, Index most_steps,
                     std::optional<double> pause_after) {
-  const strategy::Epoch epoch{.order = read_order(order, held.source.count()),
+  // Only rows of these steps are read, and ahead those of the next one: all of them for each of many parts would be
+  // quadratic in an epoch.
+  const Index end = most_steps > 0 ? first_row + (most_steps + 1) * batch_size : order.size();
+  const strategy::Epoch epoch{.order = read_order(order, held.source.count(), {first_row, end}),
                               .batch_size = batch_size,
                               .seed = seed,
                               .first_step = first_step,

@@ -10,11 +10,18 @@ namespace pdnn::bindings {
 /// The format of samples as they lie in an array.
 data::Samples::Format format_of(const py::array& x);
 
-/// Throws unless every index names a row.
-inline std::span<const Index> read_order(const py::array& order, Index count) {
+/// Throws unless every index in these places names a row.
+inline std::span<const Index> read_order(const py::array& order, Index count, Range places) {
   const std::span<const Index> rows = read<Index>("order", order);
-  for (const Index row : rows) require(row >= 0 && row < count, "order: row ", row, " of ", count);
+  const Index end = std::clamp(places.end, Index{0}, std::ssize(rows));
+  for (Index place = std::clamp(places.begin, Index{0}, end); place < end; ++place) {
+    const Index row = rows[static_cast<std::size_t>(place)];
+    require(row >= 0 && row < count, "order: row ", row, " of ", count);
+  }
   return rows;
+}
+inline std::span<const Index> read_order(const py::array& order, Index count) {
+  return read_order(order, count, {0, order.size()});
 }
 
 /// Arrays kept alive, and the view of them that batches are gathered from.

@@ -8,7 +8,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from pdnn.drawing import new_figure
-from pdnn.files.atomic import replacing
+from pdnn.files.atomic import named, replacing
 from pdnn.moved import former
 
 if TYPE_CHECKING:
@@ -221,7 +221,8 @@ class History:
             axes.grid(alpha=0.3)
             axes.legend()
         if path is not None:
-            figure.savefig(path, dpi=150)
+            with named(path):
+                figure.savefig(path, dpi=150)
         return figure
 
     def __repr__(self) -> str:

@@ -73,7 +73,8 @@ def test_a_model_that_cannot_be_written_takes_nothing_with_it(
     """The history and what was measured were lost, too."""
     small = ["--epochs", "1", "--model", "mlp:784-4-10", "--strategy", "serial"]
     words = ["train", *small, "--save", "/dev/full", "--json"]
-    assert cli.main([*words, str(tmp_path / "history.json")]) == 1
+    with pytest.raises(SystemExit, match="1"):
+        cli.main([*words, str(tmp_path / "history.json")])
     told = capsys.readouterr()
     assert "fingerprint: " in told.out and "test: loss " in told.out
     assert told.err == "pdnn train: [Errno 28] No space left on device: '/dev/full'\n"

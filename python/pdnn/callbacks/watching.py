@@ -205,6 +205,7 @@ class ReduceLROnPlateau(_Watching):
         self.cooldown = integer(self, "cooldown", cooldown, 0)
         self.min_lr = number(self, "min_lr", min_lr, "a number from 0", lambda found: found >= 0)
         self._counts_from = 0
+        self._values: list[float] | None = None  # of the history that was gone through
 
     def on_train_begin(self, trainer: Trainer) -> None:
         """Counts the epochs so far.
@@ -222,9 +223,12 @@ class ReduceLROnPlateau(_Watching):
             )
 
     def _recall(self, trainer: Trainer, until: int) -> None:
+        values = trainer.history.history.get(self.monitor, [])
+        if values is self._values and until == self._until:
+            return  # this fit goes on where the last one ended
         super()._recall(trainer, until)
-        self._counts_from = 0
-        for epoch, value in enumerate(trainer.history.history.get(self.monitor, [])[:until]):
+        self._values, self._counts_from = values, 0
+        for epoch, value in enumerate(values[:until]):
             self._is_over(epoch, {self.monitor: value})
         self._until = until
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING
+
+from pdnn.files.atomic import named
 
 if TYPE_CHECKING:
     import pdnn
@@ -70,3 +74,13 @@ def tell(history: pdnn.History, trainer: pdnn.Trainer, world: Communicator, othe
         if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
             print(of_codec(history))
     print(f"fingerprint: {history.fingerprint} ({of_arithmetic(trainer)})")
+
+
+def keep(write: Callable[..., object], path: str, *more: object) -> None:
+    """Calls ``write(path, *more)``; tells its failure itself, which that of another result could hide."""
+    try:
+        with named(path):
+            write(path, *more)
+    except OSError as error:
+        print(f"pdnn train: {error}", file=sys.stderr)
+        raise SystemExit(1) from error

@@ -207,16 +207,16 @@ def main(arguments: argparse.Namespace) -> int:
         history.fingerprint = own.fingerprint()  # of the model that takes the numbers of the table
         with ExitStack() as outputs:  # of which each is written, though what is printed or another one fails
             if arguments.plot:
-                outputs.callback(history.plot, arguments.plot)
+                outputs.callback(accounts.keep, history.plot, arguments.plot)
             if arguments.json:
-                outputs.callback(history.save, arguments.json)
+                outputs.callback(accounts.keep, history.save, arguments.json)
             if arguments.save:
-                outputs.callback(own.save, arguments.save, _metadata(arguments, trainer, whole, train))
+                metadata = _metadata(arguments, trainer, whole, train)
+                outputs.callback(accounts.keep, own.save, arguments.save, metadata)
             if not arguments.quiet:
                 accounts.tell(history, trainer, world, others)
-            print(
-                "test: " + ", ".join(f"{name} {rounded(value)}" for name, value in result.items()), flush=True
-            )
+            told = ", ".join(f"{name} {rounded(value)}" for name, value in result.items())
+            print(f"test: {told}", flush=True)
     return 0
 
 

@@ -25,7 +25,7 @@ from pdnn.comm.agree import (
     with_integer,
 )
 from pdnn.comm.calls import Call, Op
-from pdnn.comm.request import Begun, Check, Request
+from pdnn.comm.request import Begun, Check, Request, Turn
 from pdnn.comm.scatter import Parts, scatter, scatter_evenly
 
 Result = TypeVar("Result")
@@ -35,9 +35,9 @@ class Communicator:
     """A group of ranks, seen by one of them: `pdnn.world`, `from_mpi4py`, ``SELF``, or a `split` of one.
 
     Arrays are C-ordered, of float32, float64, int32, int64 or uint8, with at most 8 dimensions. Every rank
-    makes the same collective calls in the same order. Each call first exchanges a small header, so that
-    calls or arguments that do not match are an error on every rank, which names two of them;
-    ``check=False``, on every rank, leaves this out. A ``start_`` form begins the call and returns a
+    makes the same collective calls in the same order, one thread of it at a time. Each call first exchanges a
+    small header, so that calls or arguments that do not match are an error on every rank, which names two of
+    them; ``check=False``, on every rank, leaves this out. A ``start_`` form begins the call and returns a
     `Request`; its header is sent beside the data, and `Request.wait` raises the error, after which this
     group takes no more calls. Between threads, sums are taken in the order of ranks; MPI has its own.
 
@@ -74,6 +74,7 @@ class Communicator:
         self.size = core.size
         self.spares = 0
         self._begun = Begun()
+        self._turn = Turn(self.size)
 
     def __repr__(self) -> str:
         return f"Communicator(rank {self.rank} of {self.size})"
@@ -317,14 +318,15 @@ class Communicator:
         self.core.at_step(step)
 
     def _run(self, call: Call[Result], check: bool) -> Result:
-        if check:
-            headers = self._agree(call.header, uneven=call.uneven)
-        else:
-            self._begun.match(call.header.call)
-            headers = self._assume(call.header)
-        request, result = call.begin(headers)
-        request.wait()
-        return result
+        with self._turn.taken(call.header.call):
+            if check:
+                headers = self._agree(call.header, uneven=call.uneven)
+            else:
+                self._begun.match(call.header.call)
+                headers = self._assume(call.header)
+            request, result = call.begin(headers)
+            request.wait()
+            return result
 
     def _start(self, call: Call[Result], check: bool) -> Request[Result]:
         self._begun.match(call.header.call, wait=False)

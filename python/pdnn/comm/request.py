@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import RLock
 from typing import Generic, TypeVar
 
 from pdnn import _core
@@ -199,3 +201,32 @@ class Request(Generic[Result]):
             if self._check is None or not isinstance(error, (ValueError, TypeError)):
                 self._failure = error  # headers that do not fit say so again
             raise
+
+
+class Turn:
+    """Lets one thread of a rank make calls at a time: those of two could meet others of other ranks.
+
+    Parameters
+    ----------
+    ranks : int
+        Of the group; one alone meets nobody.
+    """
+
+    def __init__(self, ranks: int) -> None:
+        self._lock = RLock() if ranks > 1 else None
+
+    @contextmanager
+    def taken(self, call: str) -> Iterator[None]:
+        """Meanwhile this thread is in a call; RuntimeError if another one is."""
+        if self._lock is None:
+            yield
+            return
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                f"{call}: another thread of this rank is in a call of this communicator; let one thread of "
+                "each rank make the calls"
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from mmap import mmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,7 @@ class BlockSource(Source):
                 self._ahead = Ahead(self._parts(epoch, seed, row, step, shuffle))
             self._now = None  # so that it is not in memory beside two others
             now = self._now = self._ahead.take()
-        order = np.zeros(len(self), np.int64)
+        order: Indices = np.frombuffer(mmap(-1, 8 * len(self)), np.int64)
         order[now.begin : now.end] = now.order
         return now.core, order, now.end
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
 from itertools import islice
@@ -137,13 +138,15 @@ class BlockStream:
             Whether rows are mixed in each window.
         """
         blocks, done, number, left = self._blocks(epoch), 0, 0, None
+        keys: Indices = np.zeros(0, np.int64)  # of the windows
         while done < self.rows:
             some = _kept(islice(blocks, self.window))
             rows = sum(map(len, some))
             order = np.arange(rows)
             if shuffle:
-                key = _core.draw_rows(seed % 2**64, epoch, number + 1, KEYS)[number]
-                order = epoch_order(rows, int(key), epoch)
+                if number == len(keys):  # a longer draw begins with the shorter one
+                    keys = _core.draw_rows(seed % 2**64, epoch, 2 * number + 8, KEYS)
+                order = epoch_order(rows, int(keys[number]), epoch)
             begin, done, number = done, done + rows, number + 1
             if done <= first:
                 continue
@@ -261,5 +264,10 @@ class Ahead(Generic[T]):
         return item
 
     def close(self) -> None:
-        """Waits for what is being made."""
+        """Waits for what is being made; says so if that takes long, as it may after a Ctrl-C."""
+        from concurrent.futures import wait
+
+        if wait([self._coming], 2).not_done:
+            words = "BlockStream: waits for the block that is being made; another Ctrl-C leaves it"
+            print(words, file=sys.stderr, flush=True)
         self._thread.shutdown(wait=True, cancel_futures=True)

@@ -165,10 +165,15 @@ class Dataset:
         """
         width = check_dtype("Dataset.gather", dtype)
         if isinstance(rows, slice):
-            numbers = np.arange(len(self))[rows]
+            numbers = np.ascontiguousarray(np.arange(len(self))[rows])
         else:
             numbers = row_numbers("Dataset.gather", rows, len(self))
-        return self.core_source(width).gather(numbers), self.y[numbers]
+        if 2 * len(numbers) > len(self):
+            return self.core_source(width).gather(numbers), self.y[numbers]
+        # A source looks at each of its rows, so this one has no others.
+        few = self.x[numbers] if is_sparse(self.x) else self.x.take(numbers, axis=0)
+        source = core_source(width.name, few, scale=self.scale, shift=self.shift)
+        return source.gather(np.arange(len(numbers))), self.y[numbers]
 
     def core_source(self, dtype: npt.DTypeLike) -> CoreSource:
         """The samples as the core reads them, float32 or float64, for all loaders."""

@@ -41,7 +41,8 @@ class Stream(Dataset):
     ----------
     x : path or array, shape (n, ...)
         A .npy file, or an array such as ``np.memmap``: uint8, float32 or float64 in C order, which is read
-        as it is.
+        as it is. It must stay as it is meanwhile: where a file is cut, or written anew in place, as np.save
+        does, the system ends the process (SIGBUS). Write the new one beside it, and `os.replace`.
     y : path or array
         Labels as a Dataset takes them. They may be in memory: class numbers are copied when `fit` begins, as
         are targets of another dtype than the model's.

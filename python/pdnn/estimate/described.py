@@ -19,6 +19,7 @@ from pdnn.estimate.estimate import Estimate
 from pdnn.estimate.formulas import Steps
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
+from pdnn.files.atomic import named
 from pdnn.strategies import Serial, Strategy, parse
 
 if TYPE_CHECKING:
@@ -230,5 +231,6 @@ def plot(points: Sequence[Point], title: str, path: str | os.PathLike[str] | Non
     known = figure.axes[1].get_legend_handles_labels()  # of all panels
     axes.legend(*known, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     if path is not None:
-        figure.savefig(path, dpi=130, bbox_inches="tight")
+        with named(path):
+            figure.savefig(path, dpi=130, bbox_inches="tight")
     return figure

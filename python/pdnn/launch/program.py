@@ -113,7 +113,10 @@ def launch(
                         told = re.search(r"exit code (\d+)", failures)
                         code = int(told[1]) if told else 1
                     if code:
-                        pass_on("stderr", running.waits())
+                        waits = running.waits()
+                        pass_on("stderr", waits)
+                        if not (waits or running.failures()):  # as when mpiexec itself was ended
+                            print(f"launch: the job ended with exit code {code}", file=sys.stderr)
                 if left == 0 or not _lost_a_rank(code, launcher.family):
                     break
                 if shrink and ranks > 1:

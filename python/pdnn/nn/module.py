@@ -181,12 +181,13 @@ class Module(Advising):
         stores = {id(handle.store): handle.store for handle in named.values() if handle.store is not None}
         store = next(iter(stores.values()), None) if len(stores) == 1 else None
         if store is None or not self._place_in(store).whole:
-            for handle in (each for other in stores.values() for each in other.handles):
-                if handle not in named.values():
-                    raise ValueError(
-                        f"{type(self).__name__}: a part belongs to another model, with {handle.name}, "
-                        "which is not inside this one; build new layers, or take the whole model"
-                    )
+            inside = set(named.values())
+            strangers = (each for other in stores.values() for each in other.handles if each not in inside)
+            if (handle := next(strangers, None)) is not None:
+                raise ValueError(
+                    f"{type(self).__name__}: a part belongs to another model, with {handle.name}, "
+                    "which is not inside this one; build new layers, or take the whole model"
+                )
             store = self._allocate(named, self.dtype, next_seed() if self.seed is None else self.seed % 2**64)
             store.synchronized = any(getattr(module, "sync", False) for module in self.modules())
             for other in stores.values():
@@ -203,9 +204,7 @@ class Module(Advising):
     def _allocate(self, named: dict[str, Handle], dtype: str, seed: int) -> Store:
         """New memory with the values in it: those that parts have, else initial ones."""
         core = core_for(dtype)
-        kinds = [
-            [own.size for own in named.values() if isinstance(own, kind)] for kind in (Parameter, Buffer)
-        ]
+        kinds = ([own.size for own in named.values() if isinstance(own, of)] for of in (Parameter, Buffer))
         data, buffers = (core.zeros(sum(sizes)) for sizes in kinds)
         self._draw(core, seed, [], offsets_of(named.values()), data, buffers)
         return Store(named, data, core.zeros(data.size), buffers, seed, dtype)

@@ -56,15 +56,14 @@ class Sequential(Exportable):
 
     def __init__(self, *layers: Module, dtype: npt.DTypeLike | None = None, seed: int | None = None) -> None:
         super().__init__(dtype=dtype, seed=seed)
+        places: dict[int, int] = {}
         for index, layer in enumerate(layers):
             if not isinstance(layer, Module):
                 raise TypeError(
                     f"Sequential: layer {index} is of type {kind_of(layer)}, expected an nn.Module"
                 )
-            if layer in layers[:index]:
-                raise ValueError(
-                    f"Sequential: layer {index} is the same object as layer {layers.index(layer)}"
-                )
+            if (first := places.setdefault(id(layer), index)) != index:
+                raise ValueError(f"Sequential: layer {index} is the same object as layer {first}")
         self.layers = layers
         self._model: CoreModel | None = None
 
