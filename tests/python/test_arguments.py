@@ -15,7 +15,15 @@ import pytest
 import pdnn
 from pdnn import nn, optim
 from pdnn.comm import run_threads
-from pdnn.data import DataLoader, DataPartitioner, Dataset, RandomSampler, Subset, train_test_split
+from pdnn.data import (
+    DataLoader,
+    DataPartitioner,
+    Dataset,
+    RandomSampler,
+    Subset,
+    minibatches,
+    train_test_split,
+)
 from pdnn.datasets import make_classification
 from pdnn.strategies import schedule
 
@@ -52,6 +60,8 @@ OPTIMIZER_STATES: list[tuple[Callable[[dict[str, Any]], dict[str, Any]], type[Ex
         for n in ("steps", "param_groups", "state")
     ),
     (lambda s: None, TypeError, "SGD.load_state_dict: got NoneType, expected a dict"),  # type: ignore
+    (lambda s: {**s, "state": None}, TypeError, "SGD.load_state_dict: state: got NoneType, expected a dict"),
+    (lambda s: {**s, "param_groups": None}, TypeError, "param_groups is None, expected a list of dicts"),
     (lambda s: {**s, "steps": "3"}, TypeError, "steps is '3', expected an integer"),
     (lambda s: {**s, "steps": -1}, ValueError, "steps = -1"),
     (
@@ -290,6 +300,11 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
             lambda: DataPartitioner(Dataset(X, Y), "ab"),
             "DataPartitioner: a share in sizes is 'a'",
         ),
+        (lambda: minibatches(1.5, 2), "minibatches: n is 1.5, expected an integer from 0"),
+        (lambda: minibatches(3, "a"), "minibatches: batch_size is 'a', expected an integer from 1"),
+        (lambda: DataLoader(Dataset(X, Y), dtype="bfloat16"), "DataLoader: dtype is 'bfloat16', expected fl"),
+        (lambda: nn.ColumnParallelLinear(3, 4, comm=None), "ColumnParallelLinear: comm is of type NoneType"),
+        (lambda: trainer().evaluate(X, Y, comm="a"), "evaluate: comm is of type str, expected a .*Communic"),
         (lambda: pdnn.callbacks.CSVLogger(3), "expected str, bytes or os.PathLike object, not int"),
     ],
 )

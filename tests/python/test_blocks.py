@@ -220,7 +220,7 @@ def test_an_epoch_takes_as_many_rows_as_are_said_and_no_thread_stays() -> None:
         ([(X[:9], Y[:9], Y[:9]), (X[9:], Y[9:])], ValueError, "block 1 has .* no weights, those before"),
         ([(X, Y.astype(str))], TypeError, "labels are names of classes; pass their numbers"),
         ([(X[:9], Y[:9]), (X[9:], Y[9:] + 9)], ValueError, "label .* is outside 0 … 3"),
-        ([(X[:9], Y[:9]), (X[9:], Y[8:])], ValueError, "x has 84 rows and y has 85"),
+        ([(X[:9], Y[:9]), (X[9:], Y[8:])], ValueError, "block 1 of epoch 0: .*x has 84 rows and y has 85"),
     ],
 )
 def test_what_is_wrong_with_blocks_is_told_on_all_ranks(

@@ -214,6 +214,13 @@ def test_numbers_are_checked_when_it_is_made(
         EarlyStopping(**options)
 
 
+@pytest.mark.parametrize("kind", [EarlyStopping, ReduceLROnPlateau, ModelCheckpoint])
+def test_what_is_watched_is_a_name(kind: type[Callback]) -> None:
+    path = {"path": "best.safetensors"} if kind is ModelCheckpoint else {}
+    with pytest.raises(TypeError, match=f"{kind.__name__}: monitor is 5, expected the name of a value"):
+        kind(**path, monitor=5)  # type: ignore[call-arg]
+
+
 def test_a_line_that_was_not_ended_is_not_continued(tmp_path: Path) -> None:
     path, trainer = tmp_path / "log.csv", make()
     fit(trainer, 1, CSVLogger(path))

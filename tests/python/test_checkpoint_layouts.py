@@ -306,8 +306,14 @@ def test_another_epoch_or_batch_is_refused(tmp_path: Path) -> None:
     at = written(SERIAL, 12, tmp_path)
     with pytest.raises(ValueError, match="written with batch size 8, this run has 9"):
         make("serial").fit((X, Y), 3, 9, checkpoint=at, resume=True, verbose=False)
+    trainer = make("serial")
+    before = trainer.model.flat_parameters.copy()
     with pytest.raises(ValueError, match="at row 40 of an epoch of 53 rows, shuffle=True, but got 52"):
-        make("serial").fit((X[1:], Y[1:]), 3, BATCH, checkpoint=at, resume=True, verbose=False)
+        trainer.fit((X[1:], Y[1:]), 3, BATCH, checkpoint=at, resume=True, verbose=False)
+    np.testing.assert_array_equal(trainer.model.flat_parameters, before)
+    assert (trainer.epoch, trainer.step, trainer.position) == (0, 0, None)
+    trainer.fit((X[1:], Y[1:]), 1, BATCH, verbose=False)
+    assert (trainer.epoch, trainer.step) == (1, 7)
     with pytest.raises(ValueError, match="got 53 rows, shuffle=False"):
         make("serial").fit((X, Y), 3, BATCH, checkpoint=at, resume=True, shuffle=False, verbose=False)
 

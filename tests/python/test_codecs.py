@@ -151,6 +151,10 @@ def test_what_is_no_codec_is_refused() -> None:
         codec.parse("fp8")
     with pytest.raises(TypeError, match="codec is of type int"):
         codec.parse(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="TopK: fraction is 'a', expected a number over 0 and at most 1"):
+        TopK("a")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Int8: block = -16; expected a multiple of 16 above 0"):
+        Int8(-16)
     for wrong in (
         lambda: Int8(17),
         lambda: Int8(2**63 - 64),

@@ -176,6 +176,7 @@ def test_statistics_add_up_and_are_kept_with_a_history(tmp_path: Path) -> None:
         "2 sums, 250 bytes sent in each instead of 1,000 (4 times fewer), "
         "0.001 s to encode and 0.002 s to decode, 5.00% lost"
     )
+    assert str(CompressionStats(sums=1)).startswith("1 sum, ")
     assert math.isnan(CompressionStats().error)
 
 

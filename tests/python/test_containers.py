@@ -439,6 +439,22 @@ def test_names_are_known_from_fit_to_prediction(tmp_path: Path) -> None:
         other.load(tmp_path / "saved")
 
 
+def test_a_fit_that_is_refused_leaves_no_names(tmp_path: Path) -> None:
+    fitted(X, Y).fit(X, Y, checkpoint=tmp_path, verbose=False)
+    net = nn.Sequential(nn.Linear(6, 3), seed=1)
+    trainer = pdnn.Trainer(net, nn.CrossEntropyLoss(), optim.SGD(net.parameters(), lr=0.1), strategy="serial")
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"checkpoint": tmp_path}, "another training is in this folder"),
+        ({"callbacks": [pdnn.callbacks.EarlyStopping()]}, "without validation="),
+    ]
+    for options, words in refused:
+        with pytest.raises((FileExistsError, ValueError), match=words):
+            trainer.fit(X, np.array(["a", "b", "c"])[Y], verbose=False, **options)
+        assert trainer.classes_ is None
+    trainer.fit(X, NAMES[Y], verbose=False)
+    assert trainer.classes_ is not None and trainer.classes_.tolist() == NAMES.tolist()
+
+
 def test_parts_of_a_data_set_keep_its_names() -> None:
     data = Dataset(X, NAMES[Y])
     trainer = fitted(data[:2], None, (X[:2], Y[:2]))

@@ -107,6 +107,12 @@ def test_minibatches_hold_every_row_once(n: int, size: int, epoch: int) -> None:
     assert [len(rows) for rows in batches] == [size] * (n // size) + [n % size] * (n % size > 0)
 
 
+@pytest.mark.parametrize(("n", "options", "name"), [(-1, {}, "n"), (3, {"seed": -1}, "seed")])
+def test_minibatches_name_a_number_below_0(n: int, options: dict[str, int], name: str) -> None:
+    with pytest.raises(ValueError, match=f"minibatches: {name} = -1; expected an integer from 0"):
+        minibatches(n, 2, **options)
+
+
 def test_minibatches_are_fresh_every_epoch() -> None:
     assert minibatches(50, 50, epoch=0)[0].tolist() != minibatches(50, 50, epoch=1)[0].tolist()
 

@@ -207,6 +207,19 @@ def test_ranks_that_would_pause_at_other_steps_are_refused(
     pdnn.run(differ, ranks=2, backend="threads")
 
 
+def test_ranks_with_fewer_rows_are_told_of_rows() -> None:
+    """And not of batches, which are no larger than all rows."""
+
+    def differ() -> None:
+        model = models.mlp([12, 4], seed=1)
+        sgd, rows = optim.SGD(model.parameters(), lr=0.1), 8 - 2 * pdnn.world().rank
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="ddp")
+        trainer.fit(np.ones((rows, 12)), np.zeros(rows, int), verbose=False)
+
+    with pytest.raises(ValueError, match="fit: rank 1 has training rows 6, rank 0 has 8"):
+        pdnn.run(differ, ranks=2, backend="threads")
+
+
 @pytest.mark.parametrize("what", ["x", "y", "weight", "scale", "rows", "validation"])
 def test_ranks_that_hold_different_data_are_refused(what: str) -> None:
     """The classic mistake: rows drawn, or divided into parts, without a seed."""

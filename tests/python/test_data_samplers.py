@@ -164,6 +164,14 @@ def test_equal_shares_differ_by_a_row() -> None:
     assert few.use(0).dataset.x.shape == (10, 2)
 
 
+def test_a_part_that_is_not_there_is_told() -> None:
+    parts = DataPartitioner(data(10), [0.5, 0.5])
+    assert len(parts.use(-1)) == 5
+    for wrong in (2, -3):
+        with pytest.raises(IndexError, match=f"DataPartitioner: there is no part {wrong}; it has 2, from 0"):
+            parts.use(wrong)
+
+
 # ---- orders
 
 

@@ -91,6 +91,8 @@ def test_mistakes_are_refused() -> None:
     ddp.DistributedOptimizer(sgd(model), bucket_bytes=np.int64(600)).remove()
     with pytest.raises(ValueError, match=r"lacks \['2.bias', '2.weight'\]"):
         ddp.DistributedOptimizer(sgd(model), list(model.named_parameters())[:2])
+    with pytest.raises(TypeError, match=r"named_parameters holds no pairs .*; pass model\.named_parameters"):
+        ddp.DistributedOptimizer(sgd(model), named_parameters=model.parameters())  # type: ignore[arg-type]
     opt = ddp.DistributedOptimizer(sgd(model))
     with pytest.raises(TypeError, match="got DistributedOptimizer"):
         ddp.DistributedOptimizer(opt)

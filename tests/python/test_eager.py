@@ -759,6 +759,7 @@ def test_long_graphs_neither_recurse_nor_stay() -> None:
     ("call", "kind", "words"),
     [
         (lambda net: net(X.astype(np.uint8)), TypeError, "uint8; raw integers need their scale.*DataLoader"),
+        (lambda net: net(X * 1j), TypeError, "x is complex128, this model takes float64$"),
         (lambda net: net(X.astype(np.float32)), TypeError, r"float32, this model is float64.*astype"),
         (lambda net: net.stem(X.astype(np.float32)), TypeError, "float32, this model is float64"),
         (lambda net: net(X.tolist()), TypeError, "got list, expected a NumPy array"),

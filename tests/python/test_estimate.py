@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +81,33 @@ def test_ranks_that_were_counted_are_those_of_a_node() -> None:
     assert apart.between is not None
     assert apart.all_reduce(4, 8) == costs.all_reduce(apart.between, 4, 8)
     assert Machine.from_dict(apart.to_dict()) == apart
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((0.9996, "1 s"), (9.996e-4, "1 ms"), (12.3e-6, "12.3 µs")),
+        *((999.4, "999 s"), (1234.0, "1234 s"), (86400.0, "86400 s")),
+    ],
+)
+def test_seconds_have_a_unit_and_no_exponent(seconds: float, text: str) -> None:
+    assert costs.text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        ({"nodes": "a"}, TypeError, "nodes is 'a', expected an integer from 1"),
+        ({"ranks": -1}, ValueError, "ranks = -1; expected an integer from 0"),
+        ({"flops": math.inf}, ValueError, "flops = inf; expected more than 0"),
+        ({"inside": 3}, TypeError, "inside is 3, expected a Link or None"),
+    ],
+)
+def test_a_machine_names_the_number_that_is_none(
+    wrong: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=f"^Machine: {words}"):
+        replace(MACHINE, **wrong)
 
 
 def test_a_fit_of_nothing_is_refused() -> None:
@@ -179,6 +207,8 @@ def test_hogwild_is_estimated_on_one_node_only() -> None:
     assert steps(8, 4).estimate(strategies.parse("hogwild-processes:4")).seconds > 0
     with pytest.raises(ValueError, match="8 ranks of made up are on several nodes"):
         steps(8, 8).estimate(strategies.parse("hogwild-processes:8"))
+    with pytest.raises(ValueError, match=r'^estimate: strategy "hogwild:2" (?!.*Trainer)'):
+        estimate.step(MLP.model, (20,), "hogwild:2", 8, 2, MACHINE)
 
 
 def test_what_is_left_out_gets_no_advice_for_a_training() -> None:

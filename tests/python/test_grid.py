@@ -185,6 +185,20 @@ def test_how_products_are_spelled() -> None:
         Grid()
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong", "kind"),
+    [
+        ("pipeline", TensorParallel(2), "Pipeline"),
+        ("pipeline", 2, "Pipeline"),
+        ("tensor", Pipeline(2), "TensorParallel"),
+        ("data", Pipeline(2), "DataParallel"),
+    ],
+)
+def test_a_product_names_the_factor_that_is_another(name: str, wrong: Any, kind: str) -> None:
+    with pytest.raises(TypeError, match=f"Grid: {name} is .*, expected a {kind} or None"):
+        Grid(**{name: wrong})
+
+
 def test_training_goes_on_where_it_ended(tmp_path: Any) -> None:
     # With a cut by measured times, another one might add up in another order.
     grid = Grid(Pipeline(2, cut=(4,)), TensorParallel(2))

@@ -402,6 +402,14 @@ def test_a_learning_rate_of_0_moves_nothing(search: str | None) -> None:
     np.testing.assert_array_equal(model.flat_parameters, before)
 
 
+def test_the_advice_is_not_what_is_done_already() -> None:
+    model = nn.Sequential(nn.Linear(2, 1))
+    with pytest.raises(FloatingPointError, match=r"in the data or lower lr$"):
+        optim.LBFGS(model.parameters(), line_search_fn="strong_wolfe").step(lambda: np.nan)
+    with pytest.raises(FloatingPointError, match=r'lower lr, or pass line_search_fn="strong_wolfe"$'):
+        optim.LBFGS(model.parameters()).step(lambda: np.nan)
+
+
 @pytest.mark.parametrize(("loss", "slope", "said"), [(np.nan, 1.0, "nan"), (1.0, np.nan, "1")])
 def test_the_error_says_which_loss_it_was(loss: float, slope: float, said: str) -> None:
     model, calls = nn.Sequential(nn.Linear(2, 1)), []

@@ -95,6 +95,11 @@ def test_r2_of_equal_targets_does_not_depend_on_the_rounding_of_their_mean() -> 
     assert (metrics.r2(other, other, weight), metrics.r2(other, other + 1, weight)) == (1, 0)
 
 
+def test_r2_of_rows_without_weight_is_0() -> None:
+    assert metrics.r2(Y, Y + 1, np.zeros(len(Y))) == 0
+    assert trainer(nn.MSELoss(), 2).evaluate(Dataset(X, Y, weight=np.zeros(61)), metrics=["r2"])["r2"] == 0
+
+
 def test_a_function_may_change_what_it_gets() -> None:
     def bad(y: metrics.Array, prediction: metrics.Array) -> float:
         y[:], prediction[:] = 0, 0

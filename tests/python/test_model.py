@@ -162,6 +162,7 @@ def test_a_batch_that_does_not_fit_is_refused_by_name(x: object, kind: type[Exce
         (np.array([[1, 1], [0, 1]]), nn.CrossEntropyLoss(), ValueError, "not one-hot"),
         (np.zeros((2, 3)), nn.CrossEntropyLoss(), ValueError, r"\(2, 3\), expected \(n,\) or \(n, 2\)"),
         (np.array([0, 1]), nn.MSELoss(), ValueError, "targets are classes"),
+        (np.array([0, 39]), nn.MSELoss(), ValueError, r"targets are classes, expected values .* \(n, 2\)"),
         (np.zeros((2, 3)), nn.MSELoss(), ValueError, r"have shape \(2, 3\), expected \(n, 2\)"),
         (np.zeros((2, 2)), nn.NLLLoss(), ValueError, "one class a row"),
         (np.array(["a", "b"]), nn.CrossEntropyLoss(), TypeError, "expected integers or floats"),

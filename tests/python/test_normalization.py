@@ -1,4 +1,4 @@
-"""Batch normalization against its equations; its running statistics in training, files and copies."""
+"""Normalization against its equations; its running statistics in training, files and copies."""
 
 from __future__ import annotations
 
@@ -112,6 +112,23 @@ def test_a_resumed_training_has_the_bits_of_an_uninterrupted_one(tmp_path: Path)
     second.fit((X, Y), 2, 16, verbose=False)
     np.testing.assert_array_equal(second.model.flat_parameters, whole.model.flat_parameters)
     np.testing.assert_array_equal(second.model.flat_buffers, whole.model.flat_buffers)
+
+
+def test_a_momentum_of_1_takes_the_variance_of_the_batch() -> None:
+    """Small beside the 1 that was there, it was rounded to its last bits."""
+    model = nn.Sequential(nn.BatchNorm1d(3, momentum=1), nn.Linear(3, 1), seed=1)
+    x = (1e-5 * RNG.standard_normal((50, 3))).astype(np.float32)
+    model.step(x, np.zeros((50, 1), np.float32), nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
+    norm = model[0]
+    assert isinstance(norm, nn.BatchNorm1d)
+    assert norm.running_var.data == pytest.approx(x.var(0, ddof=1), rel=1e-5)
+
+
+def test_a_long_row_is_normalized_around_its_mean() -> None:
+    x = (1e6 + RNG.standard_normal((2, 100_000))).astype(np.float32)
+    exact = x - x.mean(1, np.float64, keepdims=True)
+    exact /= np.sqrt((exact**2).mean(1, keepdims=True) + 1e-5)
+    assert np.abs(nn.Sequential(nn.LayerNorm(100_000)).predict(x) - exact).max() < 0.1
 
 
 def test_arguments_are_checked() -> None:

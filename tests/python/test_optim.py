@@ -199,6 +199,20 @@ def test_clipping_equals_torch(clip: dict[str, float]) -> None:
             assert np.abs(mine.data - want).max() <= 1e-12 * np.abs(want).max()
 
 
+@pytest.mark.parametrize("strategy", ["serial", "team:2", "pool:2/2", "hogwild:1"])
+def test_a_gradient_is_clipped_whose_square_no_float_holds(strategy: str) -> None:
+    model = nn.Sequential(nn.Linear(1, 1), seed=1)
+    before, sgd = model.flat_parameters.copy(), optim.SGD(model.parameters(), lr=0.1)
+    trainer = pdnn.Trainer(model, nn.MSELoss(), sgd, strategy=strategy, clip_norm=1.0)
+    x, y = np.ones((2, 1), np.float32), np.full((2, 1), 1e20, np.float32)
+    trainer.fit((x, y), batch_size=2, verbose=False)
+    assert model.flat_parameters - before == pytest.approx([0.1 / 2**0.5] * 2, rel=1e-5)
+    four = models.mlp([3, 1])
+    four.flat_gradients[...] = 1e20
+    assert nn.clip_grad_norm_(four.parameters(), 1.0) == pytest.approx(2e20, rel=1e-6)
+    assert four.flat_gradients == pytest.approx([0.5] * 4, rel=1e-6)
+
+
 def test_two_trainers_of_one_optimizer_clip_each_in_its_way() -> None:
     def trained_by(clips: list[float | None]) -> np.ndarray:
         model = models.mlp([6, 5, 3], seed=1)
@@ -218,6 +232,7 @@ def test_clipping_is_refused_without_a_bound_or_with_two() -> None:
         ({"clip_norm": 1.0, "clip_value": 1.0}, "in one way"),
         ({"clip_norm": 0.0}, "clip_norm = 0.0; expected a number above 0"),
         ({"clip_value": -1.0}, "clip_value = -1.0; expected a number above 0"),
+        ({"clip_norm": np.inf}, "clip_norm = inf; expected a number above 0 that is finite"),
     ]:
         with pytest.raises(ValueError, match=words):
             pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, **options)  # type: ignore[arg-type]
@@ -599,6 +614,9 @@ def test_a_group_that_is_appended_may_be_an_iterator(first: str) -> None:
     np.testing.assert_allclose(before - model.flat_parameters, 0.2, rtol=1e-5)
     sgd.param_groups.append({"lr": 0.1, "weight_decay": 0.0})
     with pytest.raises(ValueError, match='no "params"'):
+        sgd.step()
+    sgd.param_groups = []
+    with pytest.raises(ValueError, match="SGD: there are no parameters in its groups"):
         sgd.step()
 
 

@@ -113,6 +113,31 @@ def test_a_weight_is_a_number_of_rows(strategy: str | Strategy, ranks: int, loss
         assert number == pytest.approx(value[name], rel=1e-12)
 
 
+SIZES = [1e-40, 1e-38, 1e30, 1e36, 1e38, 1e39]  # the least and the largest are no float32
+
+
+@pytest.mark.parametrize("loss", [*LOSSES[:2], nn.CrossEntropyLoss(label_smoothing=0.1)], ids=repr)
+@pytest.mark.parametrize("size", SIZES)
+def test_equal_weights_of_any_size_are_those_of_1(loss: nn.Loss, size: float) -> None:
+    x, y = X.astype(np.float32), Y if loss.takes_classes else np.eye(3)[Y]
+    want, got = (
+        fit(Dataset(x, y, weight=weight), loss=loss, dtype="float32").history.history["loss"]
+        for weight in (np.ones(ROWS), np.full(ROWS, size))
+    )
+    assert got == pytest.approx(want, rel=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("size", SIZES)
+def test_equal_weights_of_classes_of_any_size_are_those_of_1(smoothing: float, size: float) -> None:
+    data = Dataset(X.astype(np.float32), Y)
+    want, got = (
+        fit(data, loss=nn.CrossEntropyLoss(label_smoothing=smoothing, weight=weight), dtype="float32")
+        for weight in ([1.0] * 3, [size] * 3)
+    )
+    assert got.history.history["loss"] == pytest.approx(want.history.history["loss"], rel=1e-5)
+
+
 @pytest.mark.parametrize(("strategy", "ranks"), ALIKE + OTHERS)
 def test_weights_of_1_change_no_bit(strategy: str | Strategy, ranks: int) -> None:
     if strategy == "hogwild:2":

@@ -248,6 +248,16 @@ def test_a_state_dict_carries_the_damping() -> None:
     np.testing.assert_array_equal(model.flat_parameters, other.flat_parameters)
 
 
+@pytest.mark.parametrize("seed", range(10))  # rounding makes some of the matrices indefinite
+def test_no_damping_is_too_low_for_another_batch(seed: int) -> None:
+    """It was, after hundreds of steps that fitted exactly: columns in proportion were not learned."""
+    model = nn.Sequential(nn.Linear(3, 1), dtype="float64", seed=1)
+    rule = optim.LevenbergMarquardt(model.parameters(), solver="normal")
+    rule.load_state_dict(rule.state_dict() | {"state": {"damping": np.array([2.2e-308, 2])}})
+    x = np.random.default_rng(seed).normal(size=(20, 1)) * [1, 2, 3]
+    assert min(model.step(x, x[:, :1] + 1, nn.MSELoss(), rule) for _ in range(8)) < 1e-20
+
+
 def test_the_largest_systems_are_left_to_conjugate_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a limit below both sizes "auto" takes them."""
     monkeypatch.setattr(batch_loss, "DIRECT", 10)

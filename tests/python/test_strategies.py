@@ -100,6 +100,12 @@ def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
         strategies.parse(spec)
 
 
+@pytest.mark.parametrize("word", ["auto", "fastest"])
+def test_what_is_chosen_later_is_no_strategy_yet(word: str) -> None:
+    with pytest.raises(ValueError, match=f'strategy "{word}" is chosen when `fit` begins'):
+        strategies.parse(word)
+
+
 @pytest.mark.parametrize(
     "spec",
     ["team:0", "pool:0", "pool:2/0", "average:0", "elastic-average:0", "hogwild:0", "hogwild-processes:0"]

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import io
 import json
+import math
 import os
 import pickle
 import signal
@@ -28,6 +29,7 @@ from pdnn.comm import run_threads
 from pdnn.comm.ending import end_the_job_on_errors
 from pdnn.data import DataLoader, Dataset, Subset
 from pdnn.history import History
+from pdnn.progress import Progress, rounded
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (53, 12), dtype=np.uint8)
@@ -311,6 +313,21 @@ def test_progress_is_a_line_an_epoch_where_there_is_no_terminal(capsys: pytest.C
 
 
 @pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((1e-6, "1.000e-06"), (-1e-6, "-1.000e-06"), (1e30, "1.000e+30"), (0.5, "0.5000")),
+        *((0.0, "0.0000"), (math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")),
+    ],
+)
+def test_a_line_of_progress_has_digits_of_a_value_of_any_size(
+    value: float, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rounded(value) == text
+    Progress(True, 0, 3, 1).end_epoch(0, {"loss": value, "seconds": 1.0})
+    assert f"loss {text}  1.00 s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     "stream", [None, io.TextIOBase(), object()], ids=["closed", "no terminal", "no file"]
 )
 def test_a_service_may_have_no_standard_error(stream: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,6 +406,7 @@ def test_phases_account_for_the_seconds() -> None:
         ({"data": Dataset(X[:, :5], Y)}, ValueError, "5 features, this layer takes 12"),
         ({"data": Dataset(X, Y + 1)}, ValueError, "train: label 4 of row .* outside 0 … 3"),
         ({"validation": Dataset(X, Y + 1)}, ValueError, "validation: label 4"),
+        ({"data": (X, Y, np.ones(53))}, TypeError, "got tuple of 3, expected a Dataset, which takes weight="),
         ({"every_seconds": 1}, ValueError, "every_seconds= needs checkpoint="),
         ({"checkpoint": "x", "every_steps": 0}, ValueError, "every_steps = 0; expected an integer from 1"),
         (
