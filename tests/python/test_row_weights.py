@@ -128,9 +128,12 @@ def test_equal_weights_of_any_size_are_those_of_1(loss: nn.Loss, size: float) ->
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("of_rows", [None, 1.0, 1e-38, 1e38])
 @pytest.mark.parametrize("size", SIZES)
-def test_equal_weights_of_classes_of_any_size_are_those_of_1(smoothing: float, size: float) -> None:
-    data = Dataset(X.astype(np.float32), Y)
+def test_equal_weights_of_classes_of_any_size_are_those_of_1(
+    smoothing: float, of_rows: float | None, size: float
+) -> None:
+    data = Dataset(X.astype(np.float32), Y, weight=None if of_rows is None else np.full(ROWS, of_rows))
     want, got = (
         fit(data, loss=nn.CrossEntropyLoss(label_smoothing=smoothing, weight=weight), dtype="float32")
         for weight in ([1.0] * 3, [size] * 3)

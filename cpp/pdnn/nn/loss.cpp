@@ -1,5 +1,6 @@
 #include "pdnn/nn/loss.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace pdnn::nn {
@@ -24,7 +25,8 @@ double Loss<T>::weight_of_rows(const Target<T>& target, Index rows) const {
 template <class T>
 LossValue Loss<T>::operator()(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
                               const Tensor<T>& dy, double* rows) const {
-  const double unit = target.weights ? unit_of(scale) : 1;
+  const double most = target.weights && y.batch ? *std::max_element(target.weights, target.weights + y.batch) : 1;
+  const double unit = most > 0 ? unit_of(1 / most) : 1;  // of the rows' weights alone: `compute` has one of classes'
   compute(member, y, target, scale * unit, dy, rows);
   if (target.weights) weigh(member, dy, rows, unit, [&](Index r) { return target.weights[r]; });
   member.barrier();

@@ -35,8 +35,8 @@ def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float
     number("clip_grad_norm_", "max_norm", max_norm, "a number above 0", lambda found: found > 0)
     grads = [parameter.grad for parameter in _list(parameters)]
     norm = sqrt(sum(core_for(str(grad.dtype)).square_sum(grad) for grad in grads))
-    if norm == inf:  # perhaps only the squares are too large for float32
-        norm = sqrt(sum(float(np.square(grad, dtype=np.float64).sum()) for grad in grads))
+    if norm == inf and (largest := max(float(np.abs(grad).max(initial=0)) for grad in grads)) < inf:
+        norm = largest * sqrt(sum(float(np.square(grad / largest).sum()) for grad in grads))
     factor = max_norm / (norm + 1e-6)
     if max_norm < inf and not factor >= 1:  # true of NaN
         for grad in grads:
