@@ -6,7 +6,9 @@ namespace pdnn::data {
 
 namespace {
 
-enum Stream : std::uint64_t { kOrder, kSteps, kDraws, kAugmentation };  // what a seed's children are for
+/// What a seed's children are for. Those of a model are its layers': one of the same seed draws its first layer's
+/// weights from the numbers that the order of epoch 0 is made of, and so on.
+enum Stream : std::uint64_t { kOrder, kSteps, kDraws, kAugmentation };
 
 }  // namespace
 
