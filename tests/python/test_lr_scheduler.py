@@ -220,3 +220,25 @@ def test_a_power_too_large_for_a_float_is_no_rate() -> None:
     with pytest.raises(ValueError, match="lr"):
         schedule.check(9000)
     assert 0 < len(schedule.table(range(0, 9000, 10))) < 900
+
+
+def test_a_checkpoint_compares_the_settings_that_a_schedule_lists(tmp_path: Path) -> None:
+    class Wave(optim.LRScheduler):
+        settings = ("period",)
+
+        def __init__(self, optimizer: optim.Optimizer, period: int) -> None:
+            self.period = period
+            super().__init__(optimizer)
+
+        def rate(self, base: float, t: int) -> float:
+            return base * (1 + t % self.period) / self.period
+
+    for period in (3, 4):
+        model = network()
+        sgd = two_rates(model)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, schedule=Wave(sgd, period))
+        if period == 3:
+            trainer.fit((X, Y), 1, 8, checkpoint=tmp_path, verbose=False)
+            continue
+        with pytest.raises(ValueError, match=r"trained with schedule .*'period': 3.* has .*'period': 4"):
+            trainer.fit((X, Y), 2, 8, checkpoint=tmp_path, resume=True, verbose=False)
