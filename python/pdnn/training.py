@@ -390,6 +390,8 @@ def _check(model: object, loss: object, optimizer: object, comm: object) -> None
             f"Trainer: model is of type {kind_of(model)}, expected an nn.Sequential; "
             "use that, or write the loop by hand"
         )
+    if isinstance(loss, Optimizer) and isinstance(optimizer, Loss):
+        raise TypeError("Trainer: the optimizer came before the loss; pass (model, loss, optimizer)")
     check_loss("Trainer", "loss", loss)
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"Trainer: optimizer is of type {kind_of(optimizer)}, expected one of pdnn.optim's")

@@ -433,6 +433,8 @@ def test_wrong_kinds_are_refused() -> None:
     sgd = optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(TypeError, match=r"nn\.Sequential"):
         pdnn.Trainer(nn.Linear(2, 2), nn.MSELoss(), sgd)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the optimizer came before the loss"):
+        pdnn.Trainer(model, sgd, nn.CrossEntropyLoss())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="loss is of type str"):
         pdnn.Trainer(model, "mse", sgd)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="optimizer is of type float"):
