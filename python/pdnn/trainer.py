@@ -249,12 +249,12 @@ class Trainer(Estimation):
 
     @contextmanager
     def _names_kept(self) -> Iterator[None]:
-        """Forgets the names of classes that a fit brought which made no step."""
-        names, step = self.model.classes, self.step
+        """Forgets the names of classes that a fit brought which ends before it has begun to train."""
+        names, self.trains = self.model.classes, False
         try:
             yield
         except BaseException:
-            if self.step == step:
+            if not self.trains:
                 self.model.classes = names
             raise
 

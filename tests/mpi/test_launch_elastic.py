@@ -144,6 +144,7 @@ def test_a_job_is_restarted_when_a_rank_is_killed(root: Path, tmp_path: Path, sh
     output = processes.run(launch, timeout=60, env={"PYTHONPATH": path}).stdout
     assert output.count("ends at epoch 5 having trained 5") == left
     assert output.count(f"rank was lost (exit code 137); starting again on {left} rank") == 1
+    assert "the job ended with exit code 137" not in output
 
 
 TERMINATED = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pdnn import _core, cli
-from pdnn.cli import health
+from pdnn.cli import accounts, health
 from pdnn.comm.mpiexec import Mpiexec
 from pdnn.history import History
 from processes import Completed
@@ -79,6 +80,14 @@ def test_a_model_that_cannot_be_written_takes_nothing_with_it(
     assert "fingerprint: " in told.out and "test: loss " in told.out
     assert told.err == "pdnn train: [Errno 28] No space left on device: '/dev/full'\n"
     assert History.load(tmp_path / "history.json").epochs == 1
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
+    def write(path: str) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe", path)
+
+    with pytest.raises(BrokenPipeError):
+        accounts.keep(write, "/dev/stdout")
 
 
 def test_no_command_is_an_error_that_lists_them(capsys: pytest.CaptureFixture[str]) -> None:

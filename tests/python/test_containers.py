@@ -13,6 +13,7 @@ import pytest
 import pdnn
 from pdnn import nn, optim
 from pdnn.data import Dataset
+from pdnn.progress import Progress
 
 DOCS = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text()
 X = np.random.default_rng(7).integers(0, 2, (12, 6))
@@ -521,3 +522,19 @@ def test_integers_are_predicted_where_they_were_trained_on_as_they_are() -> None
         for x in (X, X.astype(np.uint8), X > 0, X.tolist()):
             with pytest.raises(TypeError, match="raw integers need their scale: pass the Dataset"):
                 trainer.predict(x)
+
+
+def test_names_stay_when_the_first_epoch_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its steps are not counted, but the model has been trained on them."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "at_step", interrupt)
+    net = nn.Sequential(nn.Linear(6, 64), nn.Linear(64, 3), seed=1)
+    trainer = pdnn.Trainer(net, nn.CrossEntropyLoss(), optim.SGD(net.parameters(), lr=0.1), strategy="serial")
+    before = net.flat_parameters.copy()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(np.repeat(X, 20_000, 0), np.repeat(NAMES[Y], 20_000), batch_size=1, verbose=False)
+    assert (net.flat_parameters != before).any()
+    assert trainer.classes_ is not None and trainer.classes_.tolist() == NAMES.tolist()

@@ -111,6 +111,7 @@ def test_minibatches_hold_every_row_once(n: int, size: int, epoch: int) -> None:
 def test_minibatches_name_a_number_below_0(n: int, options: dict[str, int], name: str) -> None:
     with pytest.raises(ValueError, match=f"minibatches: {name} = -1; expected an integer from 0"):
         minibatches(n, 2, **options)
+    assert len(minibatches(3, 2, seed=2**64 - 1)) == 2
 
 
 def test_minibatches_are_fresh_every_epoch() -> None:

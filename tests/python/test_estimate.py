@@ -99,7 +99,7 @@ def test_seconds_have_a_unit_and_no_exponent(seconds: float, text: str) -> None:
     [
         ({"nodes": "a"}, TypeError, "nodes is 'a', expected an integer from 1"),
         ({"ranks": -1}, ValueError, "ranks = -1; expected an integer from 0"),
-        ({"flops": math.inf}, ValueError, "flops = inf; expected more than 0"),
+        ({"flops": math.inf}, ValueError, "flops = inf; expected a finite number above 0"),
         ({"inside": 3}, TypeError, "inside is 3, expected a Link or None"),
     ],
 )

@@ -242,3 +242,9 @@ def test_a_checkpoint_compares_the_settings_that_a_schedule_lists(tmp_path: Path
             continue
         with pytest.raises(ValueError, match=r"trained with schedule .*'period': 3.* has .*'period': 4"):
             trainer.fit((X, Y), 2, 8, checkpoint=tmp_path, resume=True, verbose=False)
+
+
+def test_settings_are_beside_those_of_a_base_class() -> None:
+    warm = type("Warm", (optim.StepLR,), {"settings": ("period",), "period": 4})
+    sgd = two_rates(network())
+    assert warm(sgd, 3).config() == {"type": "Warm", "step_size": 3, "gamma": 0.1, "period": 4}

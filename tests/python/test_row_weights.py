@@ -351,3 +351,18 @@ def test_ranks_of_which_one_has_no_weights_are_told() -> None:
 
     with pytest.raises(ValueError, match="row weights"):
         run_threads(job, 2)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_an_evaluation_takes_weights_of_classes_of_any_size(size: float) -> None:
+    data = Dataset(X.astype(np.float32), Y)
+    want, got = (
+        fit(
+            data,
+            loss=nn.CrossEntropyLoss(label_smoothing=0.1, weight=weight),
+            dtype="float32",
+            validation=data,
+        ).history.history["val_loss"]
+        for weight in ([1.0] * 3, [size] * 3)
+    )
+    assert got == pytest.approx(want, rel=1e-5)

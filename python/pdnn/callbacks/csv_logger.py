@@ -34,7 +34,7 @@ class CSVLogger(Callback):
         self._last = -1, 0
         if trainer.comm.rank == 0:
             device = os.path.exists(self.path) and not (os.path.isfile(self.path) or os.path.isdir(self.path))
-            if device and self.path != os.devnull:
+            if device and os.path.realpath(self.path) != os.devnull:
                 raise ValueError(f"CSVLogger: {self.path} is no regular file, which alone can be read again")
             with open(self.path, "ab+" if self.append else "wb+") as file:
                 if file.seek(0, os.SEEK_END) > 0:

@@ -81,6 +81,8 @@ def keep(write: Callable[..., object], path: str, *more: object) -> None:
     try:
         with named(path):
             write(path, *more)
+    except BrokenPipeError:  # the reader, such as head(1), has seen enough
+        raise
     except OSError as error:
         print(f"pdnn train: {error}", file=sys.stderr)
         raise SystemExit(1) from error

@@ -356,10 +356,11 @@ class Communicator:
         """All ranks' headers, which fit together."""
         if self.size == 1:
             return self._assume(header)
-        self._begun.match(header.call)
-        request, compared, _ = self._exchange(header, uneven)
-        request.wait(header.call)
-        return compared()
+        with self._turn.taken(header.call):
+            self._begun.match(header.call)
+            request, compared, _ = self._exchange(header, uneven)
+            request.wait(header.call)
+            return compared()
 
     def _exchange(
         self, header: Header, uneven: bool

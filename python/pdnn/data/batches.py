@@ -30,9 +30,8 @@ def minibatches(n: int, batch_size: int, *, seed: int = 0, epoch: int = 0) -> li
     list of ndarray, shape (batch_size or fewer,), int64
         Row numbers.
     """
-    n, seed, epoch = (
-        integer("minibatches", name, given, 0) for name, given in (("n", n), ("seed", seed), ("epoch", epoch))
-    )
+    n, epoch = (integer("minibatches", name, given, 0) for name, given in (("n", n), ("epoch", epoch)))
+    seed = integer("minibatches", "seed", seed, 0, 65)  # as a Trainer's may be
     return cut(epoch_order(n, seed, epoch), integer("minibatches", "batch_size", batch_size, 1))
 
 

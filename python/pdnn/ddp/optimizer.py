@@ -127,7 +127,7 @@ class DistributedOptimizer(Optimizer):
         self._memory = optimizer.store()
         if named_parameters is not None:
             pairs = list(named_parameters)
-            if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
                 raise TypeError(
                     "DistributedOptimizer: named_parameters holds no pairs (name, parameter); pass "
                     "model.named_parameters()"

@@ -77,10 +77,10 @@ class Machine:
         for name, least in (("nodes", 1), ("cores", 1), ("ranks", 0)):
             integer(self, name, getattr(self, name), least)
         for name in ("flops", "memory"):
-            number(self, name, getattr(self, name), "more than 0", lambda found: 0 < found < inf)
+            number(self, name, getattr(self, name), "a finite number above 0", lambda found: 0 < found < inf)
         for name in ("half_rows", "barrier"):
-            number(self, name, getattr(self, name), "0 or more", lambda found: 0 <= found < inf)
-        number(self, "contention", self.contention, "1 or more", lambda found: 1 <= found < inf)
+            number(self, name, getattr(self, name), "a finite number from 0", lambda found: 0 <= found < inf)
+        number(self, "contention", self.contention, "a finite number from 1", lambda found: 1 <= found < inf)
         for name in ("inside", "sums", "shared", "between"):
             if not isinstance(link := getattr(self, name), Link | None):
                 raise TypeError(f"Machine: {name} is {link!r}, expected a Link or None")

@@ -115,7 +115,8 @@ def launch(
                     if code:
                         waits = running.waits()
                         pass_on("stderr", waits)
-                        if not (waits or running.failures()):  # as when mpiexec itself was ended
+                        anew = left > 0 and _lost_a_rank(code, launcher.family)  # which is told with the code
+                        if not (anew or waits or running.failures()):  # as when mpiexec itself was ended
                             print(f"launch: the job ended with exit code {code}", file=sys.stderr)
                 if left == 0 or not _lost_a_rank(code, launcher.family):
                     break

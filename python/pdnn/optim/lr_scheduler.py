@@ -40,7 +40,7 @@ class LRScheduler:
     """
 
     settings: ClassVar[tuple[str, ...]] = ()
-    """The attributes that `config` lists."""
+    """The attributes that `config` lists, beside those of a base class."""
 
     last_epoch: int
 
@@ -116,7 +116,9 @@ class LRScheduler:
 
     def config(self) -> dict[str, Any]:
         """The schedule's own settings, which ranks and a checkpoint compare; as JSON can hold them."""
-        return {"type": type(self).__name__} | {name: getattr(self, name) for name in self.settings}
+        kinds = reversed(type(self).__mro__)
+        names = (name for kind in kinds for name in vars(kind).get("settings", ()))
+        return {"type": type(self).__name__} | {name: getattr(self, name) for name in names}
 
     def _rates(self, t: int) -> list[float]:
         """`rates`, a number for each group."""

@@ -32,8 +32,8 @@ def parse(spec: str) -> Strategy:
         If it is none of them.
     """
     words = spec.strip()
-    if words in ("auto", "fastest"):
-        raise ValueError(f'strategy "{words}" is chosen when `fit` begins, and means nothing here; name one')
+    if spec in ("auto", "fastest"):
+        raise ValueError(f'strategy "{spec}" is chosen when `fit` begins, and means nothing here; name one')
     if len(factors := re.split(r"\s+x\s+", words)) > 1:
         return _product(spec, factors)
     across, plus, inner = words.partition("+")
