@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,58 @@ def test_the_first_real_error_of_a_thread_is_raised_and_the_others_are_released(
 
     with pytest.raises(KeyError, match="the real one"):
         run_threads(fail, 3)
+
+
+def test_calls_of_threads_of_a_rank_meet_no_others_without_an_error() -> None:
+    """One's header met numbers of another."""
+    wrong, together = [], threading.Barrier(6)
+
+    def call(comm: Communicator, thread: int) -> None:
+        together.wait(20)
+        for _ in range(100):
+            total = comm.all_reduce(np.full(3, 10.0**thread))
+            if (total != 2 * 10.0**thread).any():
+                wrong.append(total)
+
+    def rank() -> None:
+        begun = [pool.submit(call, pdnn.world(), thread) for thread in range(3)]
+        for task in wait(begun, return_when="FIRST_EXCEPTION").done:
+            task.result()
+
+    with ThreadPoolExecutor(6) as pool:
+        try:
+            run_threads(rank, 2)
+        except RuntimeError as error:
+            assert "all_reduce: another thread of this rank" in str(error)  # noqa: PT017
+        else:
+            assert not wrong
+
+
+def test_a_call_while_another_thread_of_the_rank_is_in_one_is_told() -> None:
+    refused, told = threading.Event(), []
+
+    def call(comm: Communicator) -> None:
+        try:
+            comm.barrier()
+        except RuntimeError as error:
+            told.append(str(error))
+            refused.set()
+
+    def rank() -> float:
+        comm = pdnn.world()
+        if comm.rank == 1:  # enters when the second thread has called
+            assert refused.wait(20)
+            comm.barrier()
+        else:
+            other = threading.Thread(target=call, args=(comm,), daemon=True)
+            other.start()
+            call(comm)
+            other.join(20)
+        return float(comm.all_reduce(np.ones(1))[0])
+
+    assert run_threads(rank, 2) == [2, 2]
+    (words,) = told
+    assert words.startswith("barrier: another thread of this rank is in a call of this communicator; let")
 
 
 def test_a_thread_that_waits_too_long_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None:

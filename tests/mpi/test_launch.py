@@ -84,6 +84,20 @@ def wait_for(child: subprocess.Popen[str], text: str, times: int = 2) -> None:
     pytest.fail(f"the job ended without {text!r}")
 
 
+def child_of(job: subprocess.Popen[str], parent: int) -> int:
+    """The one process that another one of a job has started."""
+
+    def parent_of(pid: int) -> int:
+        try:
+            found = re.search(r"^PPid:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        except OSError:
+            return 0  # ended meanwhile
+        return int(found[1]) if found else 0
+
+    (found,) = (pid for pid in processes.descendants(job) if parent_of(pid) == parent)
+    return found
+
+
 def test_ranks_have_cores_threads_settings_and_tagged_lines(
     job: Callable[..., subprocess.Popen[str]],
 ) -> None:
@@ -142,6 +156,24 @@ def test_a_signal_to_the_launcher_ends_every_rank(
     output = end(child)
     assert child.returncode == (-number if number == signal.SIGKILL else 128 + number)
     assert (f"launch: {number.name} ended the job\n" in output) == (number != signal.SIGKILL)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks for processes there")
+@pytest.mark.parametrize("who", ["guard", "mpiexec"])
+def test_the_end_of_what_starts_the_ranks_is_told(
+    job: Callable[..., subprocess.Popen[str]], tmp_path: Path, who: str
+) -> None:
+    """A job ended without a word."""
+    mpiexec = tmp_path / "mpiexec"  # Open MPI's own would end with a code of its own
+    mpiexec.write_text(f'#!/bin/sh\n"{find().path}" "$@"\nexit $?\n')
+    mpiexec.chmod(0o700)
+    child = job("-n", "2", "--mpiexec", str(mpiexec), "-c", MEET + "time.sleep(60)")
+    wait_for(child, "met")
+    pid = child_of(child, child.pid)
+    os.kill(pid if who == "guard" else child_of(child, pid), signal.SIGTERM)
+    output = end(child)
+    assert child.returncode == 143, output
+    assert "launch: the job ended with exit code 143\n" in output
 
 
 def test_what_killed_mpiexecs_have_left_keeps_no_job_from_starting(

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import models, nn, optim
+from pdnn import _core, models, nn, optim
 from pdnn.comm import die, run_threads
 from pdnn.data import BlockStream, DataLoader, Dataset, PadCropFlip
+from pdnn.data.batches import epoch_order
 from pdnn.data.blocks import Ahead
+from pdnn.data.stream import KEYS
+from processes import Completed
 
 RNG = np.random.default_rng(0)
 ROWS = 93
@@ -77,6 +80,23 @@ def test_parts_have_each_row_once_whatever_a_step_is(step: int, shuffle: bool) -
     assert (whole.x == plain).all() == (not shuffle)
     first = sum(len(x) for x, _ in list(blocks(1))[:3])
     assert sorted(map(tuple, whole.x[:first])) == sorted(map(tuple, plain[:first]))
+
+
+def test_keys_of_windows_are_drawn_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all windows before were drawn again for each one."""
+    draw, drawn = _core.draw_rows, []
+
+    def counted(seed: int, epoch: int, count: int, rows: int) -> Any:
+        drawn.append(count)
+        return draw(seed, epoch, count, rows)
+
+    monkeypatch.setattr(_core, "draw_rows", counted)
+    fives = stream(lambda epoch: [(X[:5].copy(), Y[:5]) for _ in range(100)], rows=500, window=1)
+    orders = [part.order for part in fives.parts(2, 7, 0, 1, True)]
+    assert len(orders) == 100 and sum(drawn) <= 400
+    for number, order in enumerate(orders):
+        key = int(draw(7, 2, number + 1, KEYS)[number])
+        np.testing.assert_array_equal(order, epoch_order(5, key, 2))
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -194,6 +214,53 @@ def test_the_next_part_is_made_while_one_is_in_use() -> None:
             ahead.take()
     finally:
         ahead.close()
+
+
+STUCK = """
+import os, signal, sys, threading, time
+import numpy as np
+import pdnn
+from pdnn import models, nn, optim
+from pdnn.data import BlockStream
+
+class Stderr:
+    def write(self, text):
+        sys.__stderr__.write(text)
+        if text.startswith("BlockStream: waits for the block that is being made"):
+            told.set()
+
+    def flush(self):
+        sys.__stderr__.flush()
+
+def blocks(epoch):
+    yield rows
+    while trainer.step < 2:  # those of the first block
+        time.sleep(0.01)
+    while not heard.is_set():  # one that comes just before Python begins to wait for a lock is not heard
+        os.kill(os.getpid(), signal.SIGINT)
+        heard.wait(2)
+    print("told", told.wait(20))
+    yield rows
+
+def hear(*_):
+    heard.set()
+    raise KeyboardInterrupt
+
+heard, told, sys.stderr = threading.Event(), threading.Event(), Stderr()
+signal.signal(signal.SIGINT, hear)
+model, rows = models.mlp([3, 2]), (np.ones((8, 3)), np.zeros(8, int))
+sgd = optim.SGD(model.parameters(), 0.1)
+trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="serial")
+try:
+    trainer.fit(BlockStream(blocks, 16, window=1), 1, 4, verbose=False)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_ctrl_c_that_waits_for_a_block_says_so(run_python: Callable[..., Completed]) -> None:
+    output = run_python(["-c", STUCK], timeout=60).stdout
+    assert "told True" in output and output.endswith("interrupted\n"), output
 
 
 def test_an_epoch_takes_as_many_rows_as_are_said_and_no_thread_stays() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import resource
 from collections.abc import Callable
 from functools import partial
@@ -157,6 +158,32 @@ def test_a_plateau_goes_on_in_a_resumed_training_and_on_ranks(tmp_path: Path) ->
     assert ranks[0] == ranks[1] and len(set(ranks[0][0])) > 2
 
 
+def test_a_plateau_over_many_fits_compares_each_epoch_once() -> None:
+    """All of the history again in each fit."""
+    compared = []
+
+    class Counting(ReduceLROnPlateau):
+        def _is_over(self, epoch: int, logs: dict[str, float]) -> bool:
+            compared.append(epoch)
+            return super()._is_over(epoch, logs)
+
+    def trained(fits: list[int], without: tuple[int, ...] = ()) -> tuple[list[float], str]:
+        trainer, plateau, rates = make(), Counting(patience=3, factor=0.5), Rates()
+        trainer.optimizer.param_groups[0]["lr"] = 0.5
+        for number, epochs in enumerate(fits):
+            fit(trainer, epochs, *([] if number in without else [plateau]), rates)
+        return rates.seen, trainer.history.fingerprint
+
+    whole = trained([60])
+    rates = whole[0]
+    assert len(set(rates)) > 5 and compared == list(range(60))
+    same = [epoch for epoch in range(1, 60) if rates[epoch] == rates[epoch - 1]]
+    for without in ((), (same[5], same[-5])):
+        compared.clear()
+        assert trained([1] * 60, without) == whole
+        assert len(compared) <= 60 * (1 + len(without)) + 1  # the first fit has no history yet
+
+
 @pytest.mark.parametrize(("strategy", "ranks"), [("serial", 1), ("average:3", 2)])
 def test_a_plateau_goes_on_in_another_process(strategy: str, ranks: int, tmp_path: Path) -> None:
     """It counted on, but the learning rates were those of the beginning."""
@@ -247,6 +274,18 @@ def test_a_line_that_cannot_be_written_is_told_with_the_file(tmp_path: Path) -> 
             logger.on_epoch_end(make(), 0, {"loss": 1.0})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_file_that_cannot_be_read_again_is_refused_before_the_first_epoch(tmp_path: Path) -> None:
+    trainer = make()
+    for append in (False, True):
+        with pytest.raises(ValueError, match="CSVLogger: /dev/full is no regular file, which alone can be"):
+            fit(trainer, 1, CSVLogger("/dev/full", append=append))
+        with pytest.raises(IsADirectoryError, match=tmp_path.name):
+            fit(trainer, 1, CSVLogger(tmp_path, append=append))
+        assert trainer.epoch == 0
+    fit(trainer, 2, CSVLogger(os.devnull))
+    assert trainer.epoch == 2
 
 
 def test_early_stopping_restores_running_statistics_too() -> None:

@@ -90,6 +90,29 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
         accounts.keep(write, "/dev/stdout")
 
 
+def test_each_result_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several, the last one alone was."""
+    pytest.importorskip("matplotlib", reason="draws")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(History, "save", full)
+    monkeypatch.setattr(History, "plot", full)
+    small = ["--epochs", "1", "--model", "mlp:784-4-10", "--strategy", "serial"]
+    history, picture = str(tmp_path / "h.json"), str(tmp_path / "h.png")
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(["train", *small, "--save", "/dev/full", "--json", history, "--plot", picture])
+    told = capsys.readouterr()
+    assert "test: loss " in told.out
+    assert sorted(told.err.splitlines()) == sorted(
+        f"pdnn train: [Errno 28] No space left on device: '{path}'"
+        for path in ("/dev/full", history, picture)
+    )
+
+
 def test_no_command_is_an_error_that_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert "COMMAND" in usage_error(capsys)
     assert all(name in usage_error(capsys, "trian") for name in cli.COMMANDS)

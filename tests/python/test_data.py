@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pdnn.data import Dataset, Subset
+from pdnn.data import Dataset, Subset, dataset
 
 Array = npt.NDArray[Any]
 
@@ -96,6 +96,48 @@ def test_rows_may_lie_apart() -> None:
     data = Dataset(wide[:, 2:5], Y)
     assert data.x.base is not None
     np.testing.assert_array_equal(data.gather()[0], wide[:, 2:5])
+
+
+ROWS = [
+    *(slice(0, None, 2), slice(None, None, -1), slice(15, 3, -4), slice(5, 7), slice(7, 7), slice(1, None)),
+    *([3], [-1, 0, -20], [4, 4, 4], list(range(19, -1, -1)), [], np.arange(20) % 7 == 2, np.arange(20) != 5),
+    *(np.ones(20, bool), np.zeros(20, bool), np.arange(20)[::3]),
+]
+
+
+@pytest.mark.parametrize("rows", ROWS, ids=str)
+@pytest.mark.parametrize("kind", ["bytes", "strided", "sparse"])
+def test_some_rows_are_those_of_all(kind: str, rows: Any) -> None:
+    """A slice with a step was refused: the core reads no order with gaps."""
+    wide = np.random.default_rng(2).normal(size=(40, 9))
+    data = bytes_data()
+    if kind == "strided":
+        data = Dataset(wide[::2, 1:5], np.eye(20), scale=0.3, shift=2)
+    elif kind == "sparse":
+        sparse = pytest.importorskip("scipy.sparse")
+        data = Dataset(sparse.csr_array(wide[:20] * (wide[:20] > 0.5)), np.arange(20))
+    rows = np.array(rows, np.int64) if isinstance(rows, list) else rows
+    for dtype in ("float32", "float64"):
+        whole, x = data.gather(dtype=dtype)[0], data.gather(rows, dtype)
+        assert x[0].dtype == dtype and x[0].flags.c_contiguous and x[0].shape == whole[rows].shape
+        np.testing.assert_array_equal(x[0], whole[rows])
+        np.testing.assert_array_equal(x[1], data.y[rows])
+
+
+def test_one_row_does_not_look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, made = [], dataset.core_source
+
+    def counted(dtype: str, x: Array, **more: Any) -> Any:
+        seen.append(len(x))
+        return made(dtype, x, **more)
+
+    monkeypatch.setattr(dataset, "core_source", counted)
+    data = bytes_data()
+    one, label = data[3]
+    assert seen == [1] and label == 3
+    np.testing.assert_array_equal(one, data.gather()[0][3])
+    data.gather(slice(2, 9))
+    assert seen == [1, 20, 7]
 
 
 def test_a_subset_keeps_indices_not_rows() -> None:

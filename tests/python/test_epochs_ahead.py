@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import fitting, nn, optim
+from pdnn import _core, fitting, nn, optim
 from pdnn.callbacks import Callback
 from pdnn.data import Dataset, Subset
+from pdnn.data.source import source_of
 from pdnn.epochs import Epochs
 from pdnn.optim import lr_scheduler
 
@@ -194,6 +195,28 @@ def test_epochs_that_something_is_done_after_are_made_one_by_one(
     trainer.fit(DATA, 3, 4, verbose=False, **options)
     assert calls == []
     assert trainer.epoch == 3
+
+
+def test_an_order_is_looked_at_as_far_as_the_steps_and_the_next_one_go() -> None:
+    """A part of many took as long as a look at the whole epoch."""
+    trainer = trained(False, epochs=())
+    source = source_of("train", DATA, trainer.model, trainer.loss, None)
+    session = Epochs(trainer, source, 4, shuffle=False, augment=None, timeline=False).session
+
+    def steps(wrong: int, most: int) -> int:
+        order, rates = np.arange(23), np.zeros((0, 1))
+        order[wrong] = 23
+        stop = _core.OnNonfinite.stop
+        sums = session.run_epoch(
+            source.core, order, 4, 0, 0, rates, stop, lambda _: False, first_row=4, most_steps=most
+        )
+        return int(sums.steps)
+
+    assert [steps(wrong, 1) for wrong in (0, 3, 12, 22)] == [1] * 4
+    assert [steps(wrong, 3) for wrong in (3, 20)] == [3, 3]
+    for wrong, most in ((4, 1), (7, 1), (8, 1), (11, 1), (19, 3), (22, 4), (22, 9), (4, 0), (22, 0)):
+        with pytest.raises(ValueError, match="order: row 23 of 23"):
+            steps(wrong, most)
 
 
 def test_lines_of_progress_are_one_an_epoch(capsys: pytest.CaptureFixture[str], calls: list[int]) -> None:

@@ -239,10 +239,29 @@ def test_initializers_have_their_widths() -> None:
     assert not weight(nn.init.zeros()).any()
 
 
+class Alike(nn.ReLU):
+    """Says that it equals everything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def test_layers_that_are_equal_are_not_the_same() -> None:
+    x, alike = np.array([[-1, 2]], np.float32), Alike()
+    np.testing.assert_array_equal(nn.Sequential(Alike(), nn.ReLU(), alike).predict(x), [[0, 2]])
+    with pytest.raises(ValueError, match="layer 2 is the same object as layer 0"):
+        nn.Sequential(alike, Alike(), alike)
+
+
 def test_layers_are_used_once() -> None:
     layer = nn.Linear(2, 2)
     with pytest.raises(ValueError, match="same object as layer 0"):
         nn.Sequential(layer, layer)
+    with pytest.raises(ValueError, match="layer 3 is the same object as layer 1"):
+        nn.Sequential(nn.Linear(2, 2), layer, nn.ReLU(), layer, layer)
     nn.Sequential(layer).flat_parameters  # noqa: B018
     x = np.ones((1, 2), np.float32)
     with pytest.raises(ValueError, match="belong to another model"):

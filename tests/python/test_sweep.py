@@ -140,6 +140,20 @@ def test_runs_that_another_sweep_adds_meanwhile_stay(tmp_path: Path) -> None:
         one.add(run("pool:2"), file)
 
 
+@pytest.mark.parametrize("count", [0, 2])
+def test_what_is_saved_is_loaded_also_from_a_file_of_the_former_layout(count: int, tmp_path: Path) -> None:
+    saved = sweep.Results({"--seed": "0", "--data": 'é "1"'})
+    for batch in range(count):
+        configuration = sweep.Configuration("m", "serial", 1, batch + 1, 0)
+        run = sweep.Run(configuration, 0, 1, "2000-01-01", 1.5, None, "two\nlines", {"cores": 2}, {"a": "1"})
+        saved.runs[configuration] = run
+    file, former = tmp_path / "results.json", tmp_path / "former.json"
+    saved.save(file)
+    assert len(file.read_text().splitlines()) == max(count, 1) + 2, "a line a run"
+    former.write_text(json.dumps(json.loads(file.read_text()), indent=1) + "\n")
+    assert sweep.Results.load(file) == sweep.Results.load(former) == saved
+
+
 def test_full_batches_are_the_default_where_the_optimizer_needs_them(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -371,6 +371,19 @@ def test_history_is_saved_loaded_and_drawn(tmp_path: Path) -> None:
         History.load(tmp_path / "broken")
 
 
+def test_a_picture_that_cannot_be_written_is_told_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = pytest.importorskip("matplotlib.figure", reason="draws")
+
+    def full(*_: object, **more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(figures.Figure, "savefig", full)
+    with pytest.raises(OSError, match=r"No space left on device: 'history\.png'"):
+        fit(make()).plot("history.png")
+    with pytest.raises(OSError, match=r"No space left on device: 'schedule\.png'"):
+        strategies.schedule("gpipe", 2, 2).plot("schedule.png")
+
+
 def test_every_list_of_a_history_has_a_value_for_each_epoch(tmp_path: Path) -> None:
     """Those of validation were shorter: they could not be drawn, and callbacks counted other epochs."""
     trainer = make()
