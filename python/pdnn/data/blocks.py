@@ -261,7 +261,7 @@ class Ahead(Generic[T]):
         """The next item, when it is there; raises what making it raised."""
         from concurrent.futures import wait
 
-        while wait([self._coming], 1).not_done:  # an endless wait may not hear of a Ctrl-C that another thread got
+        while wait([self._coming], 1).not_done:  # an endless wait may not hear a Ctrl-C
             pass
         item = self._coming.result()
         self._coming = self._thread.submit(self._context.run, next, self._items)
