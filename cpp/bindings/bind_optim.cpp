@@ -1,6 +1,8 @@
 /// Optimizers.
 #include <pybind11/stl.h>
 
+#include <mutex>
+
 #include "bindings.hpp"
 #include "numpy.hpp"
 #include "pdnn/core/subnormals.hpp"
@@ -70,6 +72,8 @@ void bind_optim(py::module_& m) {
             std::vector<optim::Segment> segments;
             for (const auto& [end, lr, decay, frozen, group] : tuples)
               segments.push_back({end, lr, decay, frozen, group});
+            const NoGil release;
+            const std::lock_guard lock(optimizer.turn);
             optimizer.set_segments(std::move(segments));
           },
           py::arg("segments"),
@@ -92,6 +96,7 @@ void bind_optim(py::module_& m) {
             require(static_cast<Index>(w.size()) == optimizer.count() && g.size() == w.size(), "step: got ", w.size(),
                     " parameters and ", g.size(), " gradients, expected ", optimizer.count(), " of both");
             const NoGil release;
+            const std::lock_guard lock(optimizer.turn);
             const SubnormalsAsZero zero;
             optimizer.begin_step();
             optimizer.apply(0, w.data(), g.data(), optimizer.count());

@@ -56,7 +56,8 @@ EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::ar
                     std::optional<double> pause_after) {
   // Only rows of these steps are read, and ahead those of the next one: all of them for each of many parts would be
   // quadratic in an epoch.
-  const Index end = most_steps > 0 ? first_row + (most_steps + 1) * batch_size : order.size();
+  const bool some = most_steps > 0 && most_steps < order.size() / std::max(batch_size, Index{1});
+  const Index end = some ? first_row + (most_steps + 1) * batch_size : order.size();
   const strategy::Epoch epoch{.order = read_order(order, held.source.count(), {first_row, end}),
                               .batch_size = batch_size,
                               .seed = seed,

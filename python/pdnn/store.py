@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from math import prod
-from threading import Lock, RLock
+from threading import RLock
 from typing import Any, TypeAlias, TypeVar
 from weakref import ref
 
@@ -19,6 +19,7 @@ from pdnn.advice import HANDLE, Advising
 from pdnn.arrays import Array as Array
 from pdnn.arrays import ArrayInterface
 from pdnn.checks import unmasked
+from pdnn.fit_lock import FitLock
 
 Hook: TypeAlias = Callable[[Array], Any]
 PostHook: TypeAlias = Callable[["Parameter"], Any]
@@ -306,7 +307,7 @@ class Store:
         self.moved = self.synchronized = False
         self.indices = any(isinstance(handle, TableParameter) for handle in self.handles)
         self.pass_hooks: dict[int, PassHook] = {}
-        self.fits, self._turn, self._process = Lock(), RLock(), os.getpid()  # fits: held by Trainer.fit
+        self.fits, self._turn, self._process = FitLock(), RLock(), os.getpid()
         self._pending: Array | None = None
         self._calls, self._unused_calls = count(), list[int]()
         offsets = offsets_of(named.values())

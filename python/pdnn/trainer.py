@@ -262,7 +262,7 @@ class Trainer(Estimation):
     def _fit_alone(self) -> Iterator[None]:
         """Raises ValueError within a fit of this model, which would undo the steps of another one."""
         fits = self.model.place().store.fits
-        if not fits.acquire(blocking=False):
+        if not fits.acquire():
             raise ValueError(
                 "fit: the model is within a fit, of this trainer or another one, in a callback or another "
                 "thread; call fit after it, or train a copy.deepcopy of the model"
@@ -284,7 +284,14 @@ class Trainer(Estimation):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes parameters, optimizer, epoch, step, seed and history to one file, all or nothing."""
+        """Writes parameters, optimizer, epoch, step, seed and history to one file, all or nothing.
+
+        Raises
+        ------
+        ValueError
+            If another thread is within a fit of the model.
+        """
+        self.model.place().store.fits.check("save")
         checkpoints.save(self, path)
 
     def load(self, path: str | os.PathLike[str]) -> None:
@@ -295,8 +302,10 @@ class Trainer(Estimation):
         Raises
         ------
         ValueError
-            If the file is damaged, or belongs to another model or optimizer; nothing is changed then.
+            If the file is damaged, or belongs to another model or optimizer, or another thread is within a
+            fit of the model; nothing is changed then.
         """
+        self.model.place().store.fits.check("load")
         checkpoints.load(self, path)
 
 

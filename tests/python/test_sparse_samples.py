@@ -173,3 +173,11 @@ def test_ranks_train_to_the_bits_of_dense_rows(strategy: str) -> None:
     for ours, theirs in zip(train((WORDS, Y)), train((DENSE, Y)), strict=True):
         np.testing.assert_array_equal(ours.model.flat_parameters, theirs.model.flat_parameters)
         assert ours.history.history["loss"] == theirs.history.history["loss"]
+
+
+@pytest.mark.parametrize("columns", [2**31 + 10, 2**32 + 10])
+def test_columns_whose_numbers_are_too_large_are_refused(columns: int) -> None:
+    """They wrapped around."""
+    x = sparse.csr_array(([1.0], ([0], [columns - 5])), shape=(1, columns))
+    with pytest.raises(ValueError, match=rf"sparse x has {columns} columns; at most"):
+        Dataset(x, [0]).core_source("float32")

@@ -20,7 +20,8 @@ Stepper<T>::Stepper(std::shared_ptr<nn::Model<T>> model, std::shared_ptr<nn::Los
 template <class T>
 double Stepper<T>::step(Tensor<const T> x, const nn::Target<T>& target, bool training, Rng key,
                         nn::BatchSum* batch_sum) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard of_model(model_->steps);
+  const std::lock_guard of_optimizer(optimizer_->turn);
   const double weight = loss_->weight_of_rows(target, x.batch);
   const bool counts = weight != 0 || x.batch == 0;
   if (!counts && !(batch_sum && network_->traits().synchronized)) {  // others may wait for its sums

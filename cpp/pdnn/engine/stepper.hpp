@@ -1,12 +1,11 @@
 #pragma once
 /// Stepper: training steps one at a time, on rows that the caller has in hand.
 #include "pdnn/engine/engine.hpp"
-#include "pdnn/threads/mutex.hpp"
 
 namespace pdnn::engine {
 
-/// Works on the parameters where users see them, by the calling thread; calls from several threads take turns. What it
-/// is made of is shared with whoever else has it.
+/// Works on the parameters where users see them, by the calling thread; calls from several threads, of any steppers of
+/// a model or an optimizer, take turns. What it is made of is shared with whoever else has it.
 template <class T>
 class Stepper {
  public:
@@ -30,7 +29,6 @@ class Stepper {
   Shape sample_, output_;
   std::shared_ptr<const nn::Network<T>> network_;
   UpdateInBackward<T> update_;
-  threads::Mutex mutex_;
   std::unique_ptr<nn::Workspace<T>> workspace_;  // for the most rows so far
 };
 

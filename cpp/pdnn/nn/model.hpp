@@ -47,6 +47,7 @@ class Model {
 
   // Shared, so that arrays which look into them may outlive the model.
   std::shared_ptr<AlignedArray<T>> params, grads, buffers;
+  threads::Mutex steps;  ///< held by a step that changes them where users see them
 
  private:
   std::shared_ptr<const Network<T>> network_;

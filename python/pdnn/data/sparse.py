@@ -57,6 +57,8 @@ def core_source(
     targets = np.zeros(x.shape[0], np.int32) if targets is None else targets
     if not is_sparse(x):
         return source(x, targets, scale, shift, weight)
+    if x.shape[1] >= 2**31:
+        raise ValueError(f"sparse x has {x.shape[1]} columns; at most 2**31 - 1 can be read")
     with np.errstate(over="ignore"):  # infinity comes of it, as where rows are dense
         values = x.data.astype(array_dtype(dtype), copy=False)
     columns, starts = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)

@@ -175,6 +175,8 @@ class Sequential(Exportable):
     def predict(self, x: Array) -> Array:
         """Outputs for a batch, in evaluation mode, on the calling thread.
 
+        A model with a layer in Python is in that mode meanwhile for other threads, too.
+
         Parameters
         ----------
         x : ndarray, shape (n, ...), of the model's dtype, C-ordered
@@ -184,18 +186,18 @@ class Sequential(Exportable):
         ndarray, shape (n, outputs), of the model's dtype
         """
         x = batch_of("predict", x, self)
-        self.place()
+        store = self.place().store
         if self._model is not None:
             outputs: Array = self._model.predict(x)
             return outputs
-        modes = [(module, module.training) for module in self.modules()]
-        self.eval()
-        try:
-            with no_grad():
+        with store.turn(), no_grad():  # the modes are those of all threads
+            modes = [(module, module.training) for module in self.modules()]
+            self.eval()
+            try:
                 outputs = self(x).numpy()
-        finally:
-            for module, mode in modes:
-                module.training = mode
+            finally:
+                for module, mode in modes:
+                    module.training = mode
         return outputs
 
     def gradient(

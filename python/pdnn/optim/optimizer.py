@@ -91,6 +91,8 @@ class Optimizer(ParameterGroups):
         self.sync_groups()
         assert self._core is not None
         assert self._store is not None
+        if self._store.fits.thread:
+            self._store.fits.check("step")
         self._core.apply(self._store.flat_parameters, self._store.flat_gradients)
 
     def stepper(self, model: Sequential, criterion: Loss) -> Stepper:
@@ -104,7 +106,8 @@ class Optimizer(ParameterGroups):
         kept = self._stepper
         if kept is None or kept.model is not model or kept.criterion is not criterion:
             self.check_own_step("step")
-            kept = self._stepper = Stepper(model, criterion, self)
+            with model.place().store.turn():
+                kept = self._stepper = Stepper(model, criterion, self)
         return kept
 
     def check_own_step(self, where: str) -> None:
@@ -166,6 +169,8 @@ class Optimizer(ParameterGroups):
         """
         where = f"{type(self).__name__}.load_state_dict"
         check_mapping(where, state)
+        if self._store is not None:
+            self._store.fits.check(where)
         if missing := {"steps", "param_groups", "state"} - state.keys():
             raise ValueError(f"{where}: missing {sorted(missing)}")
         check_mapping(f"{where}: state", state["state"])

@@ -64,6 +64,8 @@ class Stepper:
         self.optimizer.sync_groups()
         refuse_hooks(self._hooks)
         training, store = mode_of(self._modules), self._store
+        if store.fits.thread:
+            store.fits.check("step")
         ranks = None
         if store.synchronized and training and world().size > 1:
             ranks = world().core
