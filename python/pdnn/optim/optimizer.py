@@ -169,8 +169,7 @@ class Optimizer(ParameterGroups):
         """
         where = f"{type(self).__name__}.load_state_dict"
         check_mapping(where, state)
-        if self._store is not None:
-            self._store.fits.check(where)
+        self.store().fits.check(where)
         if missing := {"steps", "param_groups", "state"} - state.keys():
             raise ValueError(f"{where}: missing {sorted(missing)}")
         check_mapping(f"{where}: state", state["state"])
