@@ -302,7 +302,6 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
         ),
         (lambda: minibatches(1.5, 2), "minibatches: n is 1.5, expected an integer from 0"),
         (lambda: minibatches(3, "a"), "minibatches: batch_size is 'a', expected an integer from 1"),
-        (lambda: DataLoader(Dataset(X, Y), dtype="bfloat16"), "DataLoader: dtype is 'bfloat16', expected fl"),
         (lambda: nn.ColumnParallelLinear(3, 4, comm=None), "ColumnParallelLinear: comm is of type NoneType"),
         (lambda: trainer().evaluate(X, Y, comm="a"), "evaluate: comm is of type str, expected a .*Communic"),
         (lambda: pdnn.callbacks.CSVLogger(3), "expected str, bytes or os.PathLike object, not int"),

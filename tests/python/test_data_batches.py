@@ -92,6 +92,7 @@ def test_whoever_gathers_gets_the_same_bits(raw: type, dtype: str) -> None:
         ({"seed": -1}, ValueError, "seed = -1"),
         ({"seed": 1.5}, TypeError, "seed is 1.5, expected an integer from 0"),
         ({"dtype": "uint8"}, ValueError, "dtype is uint8, expected float32 or float64"),
+        ({"dtype": "bfloat16"}, ValueError, "dtype is bfloat16, expected float32 or float64"),
         ({"dataset": [1]}, TypeError, r"dataset is of type list.*Dataset\(x, y\)"),
     ],
 )

@@ -25,10 +25,14 @@ double Loss<T>::weight_of_rows(const Target<T>& target, Index rows) const {
 template <class T>
 LossValue Loss<T>::operator()(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
                               const Tensor<T>& dy, double* rows) const {
-  const double most = target.weights && y.batch ? *std::max_element(target.weights, target.weights + y.batch) : 1;
-  const double unit = most > 0 ? unit_of(1 / most) : 1;  // of the rows' weights alone: `compute` has one of classes'
-  compute(member, y, target, scale * unit, dy, rows);
-  if (target.weights) weigh(member, dy, rows, unit, [&](Index r) { return target.weights[r]; });
+  if (!target.weights || y.batch == 0) {
+    compute(member, y, target, scale, dy, rows);
+  } else {
+    const double most = *std::max_element(target.weights, target.weights + y.batch);
+    const double unit = most > 0 ? unit_of(1 / most) : 1;  // of the rows' weights alone: `compute` has one of classes'
+    compute(member, y, target, scale * unit, dy, rows);
+    weigh(member, dy, rows, unit, [&](Index r) { return target.weights[r]; });
+  }
   member.barrier();
   return sum_of_rows(rows, {0, y.batch});
 }

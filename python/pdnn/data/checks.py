@@ -22,7 +22,7 @@ def check_dtype(where: str, dtype: npt.DTypeLike) -> np.dtype[Any]:
     try:
         width = np.dtype(dtype)
     except TypeError:
-        raise TypeError(f"{where}: dtype is {dtype!r}, expected float32 or float64") from None
+        raise ValueError(f"{where}: dtype is {dtype}, expected float32 or float64") from None
     if width not in (np.float32, np.float64):
         raise ValueError(f"{where}: dtype is {width}, expected float32 or float64")
     return width

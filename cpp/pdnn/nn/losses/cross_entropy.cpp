@@ -32,10 +32,12 @@ void CrossEntropyLoss<T>::compute(const Member& member, const Tensor<const T>& y
     compute_smooth(member.range(y.batch), y, target, scale, dy, rows);
   } else if (!target.classes) {
     kernels::table<T>().cross_entropy_of_targets(member, y, target.values, scale, dy, rows);
+  } else if (!weighs_classes()) {
+    kernels::table_of_width<T>(y.width()).cross_entropy_of_classes(member, y, target.classes, scale, dy, rows);
   } else {
-    const double unit = weighs_classes() ? this->unit_of(scale) : 1;
+    const double unit = this->unit_of(scale);
     kernels::table_of_width<T>(y.width()).cross_entropy_of_classes(member, y, target.classes, scale * unit, dy, rows);
-    if (weighs_classes()) this->weigh(member, dy, rows, unit, [&](Index r) { return class_weight(target.classes[r]); });
+    this->weigh(member, dy, rows, unit, [&](Index r) { return class_weight(target.classes[r]); });
   }
 }
 
