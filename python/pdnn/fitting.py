@@ -240,7 +240,8 @@ class Fitting:
                 return terminated.is_set()
 
             looked_at = self._watch or self._held_out or self._writer or self._copy_every
-            begun, seconds, ending, training.trains = None, inf, False, True  # seconds: the last epoch took
+            training.trains = True
+            begun, seconds, ending = None, inf, False  # seconds: the last epoch took
             while not ending and training.epoch < self._end and not training.stop_training:
                 began, epoch = time.monotonic(), training.epoch
                 if begun != epoch:

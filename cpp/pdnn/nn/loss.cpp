@@ -1,6 +1,5 @@
 #include "pdnn/nn/loss.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace pdnn::nn {
@@ -28,8 +27,7 @@ LossValue Loss<T>::operator()(const Member& member, const Tensor<const T>& y, co
   if (!target.weights || y.batch == 0) {
     compute(member, y, target, scale, dy, rows);
   } else {
-    const double most = *std::max_element(target.weights, target.weights + y.batch);
-    const double unit = most > 0 ? unit_of(1 / most) : 1;  // of the rows' weights alone: `compute` has one of classes'
+    const double unit = unit_of_largest({target.weights, static_cast<std::size_t>(y.batch)});
     compute(member, y, target, scale * unit, dy, rows);
     weigh(member, dy, rows, unit, [&](Index r) { return target.weights[r]; });
   }

@@ -2,6 +2,7 @@
 /// Loss: the contract of what compares outputs with targets, and how its values are reduced over rows.
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string_view>
 
 #include "pdnn/core/errors.hpp"
@@ -95,6 +96,11 @@ class Loss {
   static double unit_of(double scale) {
     if (scale == 0 || (0x1p-64 < scale && scale < 0x1p64)) return 1;
     return std::ldexp(1.0, std::min(1000, -std::ilogb(scale)));
+  }
+  /// That of a dy which waits for one of these weights; they alone tell it, as an evaluation's scale says nothing.
+  static double unit_of_largest(std::span<const double> weights) {
+    const double most = *std::max_element(weights.begin(), weights.end());
+    return most > 0 ? unit_of(1 / most) : 1;
   }
   /// Multiplies both by weight(row) afterwards, and dy by 1 / unit.
   template <class Weight>

@@ -68,9 +68,10 @@ class Optimizer {
   std::size_t state_hash() const;
   /// The first of all gradients that is not finite and whose parameter is not frozen; their number if there is none.
   Index first_nonfinite(std::span<const T> grads) const;
-  threads::Mutex turn;  ///< held by a step of its own, while other threads may ask for one
   /// Σ w² of each group's parameters, w all of them, in an order that depends on the segments alone.
   std::vector<double> squares(std::span<const T> w) const;
+
+  threads::Mutex turn;  ///< held by a step of its own, while other threads may ask for one
 
  private:
   /// The update of a segment's parameters from `offset` on, the first of them at w.

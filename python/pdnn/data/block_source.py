@@ -72,6 +72,7 @@ class BlockSource(Source):
                 self._ahead = Ahead(self._parts(epoch, seed, row, step, shuffle))
             self._now = None  # so that it is not in memory beside two others
             now = self._now = self._ahead.take()
+        # All rows' places, of which one part is filled: `np.zeros` would clear up to 32 MB of them each time.
         order: Indices = np.frombuffer(mmap(-1, 8 * len(self)), np.int64)
         order[now.begin : now.end] = now.order
         return now.core, order, now.end

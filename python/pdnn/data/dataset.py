@@ -165,7 +165,7 @@ class Dataset:
         """
         width = check_dtype("Dataset.gather", dtype)
         if isinstance(rows, slice):
-            numbers = np.ascontiguousarray(np.arange(len(self))[rows])
+            numbers = np.arange(*rows.indices(len(self)))
         else:
             numbers = row_numbers("Dataset.gather", rows, len(self))
         if 2 * len(numbers) > len(self):

@@ -108,17 +108,18 @@ def launch(
                     except TimeoutError:
                         pass_on("stderr", running.waits())
                         raise
-                    if code == 0 and (failures := running.failures()):  # ULFM's may forget an MPI_Abort
+                    failures = running.failures()
+                    if code == 0 and failures:  # ULFM's may forget an MPI_Abort
                         print(f"launch: mpiexec ended with 0, but {failures}", file=sys.stderr)
                         told = re.search(r"exit code (\d+)", failures)
                         code = int(told[1]) if told else 1
+                    anew = left > 0 and _lost_a_rank(code, launcher.family)  # which is told with the code
                     if code:
                         waits = running.waits()
                         pass_on("stderr", waits)
-                        anew = left > 0 and _lost_a_rank(code, launcher.family)  # which is told with the code
-                        if not (anew or waits or running.failures()):  # as when mpiexec itself was ended
+                        if not (anew or waits or failures):  # as when mpiexec itself was ended
                             print(f"launch: the job ended with exit code {code}", file=sys.stderr)
-                if left == 0 or not _lost_a_rank(code, launcher.family):
+                if not anew:
                     break
                 if shrink and ranks > 1:
                     ranks -= 1

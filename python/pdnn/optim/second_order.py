@@ -234,11 +234,10 @@ class LevenbergMarquardt(SecondOrder):
         self.rate()
         parameters, kept = self.store().flat_parameters, self.store().flat_parameters.copy()
         damping, growth = self._state["damping"].tolist()
+        largest = batch.largest()
         if damping == 0:  # the first step
-            damping, growth = self.tau * batch.largest(), 2.0
-        damping = max(
-            damping, np.finfo(float).eps ** 2 * batch.largest()
-        )  # LONGEST tries lead from there to any
+            damping, growth = self.tau * largest, 2.0
+        damping = max(damping, np.finfo(float).eps ** 2 * largest)  # LONGEST tries lead from there to any
         for _ in range(LONGEST):
             direction = batch.solve(damping, gradient, self.solver)
             if (

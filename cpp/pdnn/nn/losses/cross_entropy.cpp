@@ -1,6 +1,5 @@
 #include "pdnn/nn/losses/cross_entropy.hpp"
 
-#include <algorithm>
 #include <numeric>
 
 #include "pdnn/kernels/table.hpp"
@@ -47,8 +46,7 @@ void CrossEntropyLoss<T>::compute_smooth(Range mine, const Tensor<const T>& y, c
                                          const Tensor<T>& dy, double* rows) const {
   const Index width = y.width();
   const double each = smoothing_ / static_cast<double>(width);
-  const double most = class_weights_.empty() ? 1 : *std::max_element(class_weights_.begin(), class_weights_.end());
-  const double unit = most > 0 ? this->unit_of(1 / most) : 1;  // of the weights: an evaluation's scale tells none
+  const double unit = class_weights_.empty() ? 1 : this->unit_of_largest(class_weights_);
   std::vector<T> smooth(static_cast<std::size_t>(width));
   for (Index r = mine.begin; r < mine.end; ++r) {
     for (Index j = 0; j < width; ++j) {
