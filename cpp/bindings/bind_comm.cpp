@@ -201,13 +201,16 @@ std::optional<std::string> all_reduce_name(const Communicator& comm) {
 
 /// Lines after the first become notes of the exception, which a traceback shows (Python 3.11).
 void raise_with_notes(const py::handle& kind, const char* what) {
+  const auto words = [](std::string_view part) {  // which may quote bytes of any encoding
+    return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(part.data(), std::ssize(part), "replace"));
+  };
   const std::string_view text(what);
   const std::size_t line = text.find("\n  ");
-  py::object error = kind(std::string(text.substr(0, line)));
+  py::object error = kind(words(text.substr(0, line)));
   if (line == std::string_view::npos || !py::hasattr(error, "add_note")) {
-    error = kind(what);
+    error = kind(words(text));
   } else {
-    error.attr("add_note")(std::string(text.substr(line + 1)));
+    error.attr("add_note")(words(text.substr(line + 1)));
   }
   PyErr_SetObject(kind.ptr(), error.ptr());
 }
@@ -222,6 +225,10 @@ void bind_errors(py::module_& m) {
       raise_with_notes(PyExc_ValueError, error.what());
     } catch (const CommunicationError& error) {
       raise_with_notes(communication_error, error.what());
+    } catch (const OutOfMemory&) {
+      throw;  // which says how much
+    } catch (const std::bad_alloc&) {
+      PyErr_SetString(PyExc_MemoryError, "no memory for as many threads, leaves, micro-batches or rows");
     }
   });
   failed.attr("__doc__") = "The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.";
@@ -254,7 +261,8 @@ void bind_errors(py::module_& m) {
 void bind_comm(py::module_& m) {
   comm::set_interrupt_hook(run_signal_handlers);
   const py::module_ path = py::module_::import("os.path");
-  own_folder() = py::str(path.attr("join")(path.attr("dirname")(m.attr("__file__")), ""));
+  const py::object folder = path.attr("join")(path.attr("dirname")(m.attr("__file__")), "");
+  own_folder() = py::cast<std::string>(folder.attr("encode")("utf-8", "backslashreplace"));  // it need not be UTF-8
   bind_errors(m);
   m.def(
       "interface", [] { return PDNN_INTERFACE; }, "What this module and the other one pass to one another, as a hash.");

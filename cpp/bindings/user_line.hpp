@@ -25,7 +25,7 @@ struct AtUserLine {
     auto frame = py::reinterpret_steal<py::object>(as_object(PyThreadState_GetFrame(PyThreadState_Get())));
     while (frame) {
       const std::string_view file = file_of(frame);
-      const bool frozen = file.starts_with("<frozen");
+      const bool frozen = file.empty() || file.starts_with("<frozen");  // empty: its name is not UTF-8
       if (!frozen) best = frame;
       if (!frozen && !file.starts_with(own_folder())) break;
       frame = py::reinterpret_steal<py::object>(as_object(PyFrame_GetBack(as_frame(frame))));

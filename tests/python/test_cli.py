@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -281,6 +282,13 @@ def test_a_setting_that_makes_no_sense_is_said_in_a_line(
     assert child.returncode == 1
     (line,) = child.stdout.splitlines()
     assert line.startswith(f"pdnn train: {name}") and "soon" in line
+
+
+@pytest.mark.parametrize("text", ["0x1p3", os.fsdecode(b"\xff5")])
+def test_a_time_out_is_a_decimal_number(text: str, run_python: Callable[..., Completed]) -> None:
+    code = "import pdnn; pdnn.comm.run_threads(lambda: 0, 2)"
+    child = run_python(["-c", code], check=False, env={"PDNN_TIMEOUT": text})
+    assert re.search(r'ValueError: PDNN_TIMEOUT: "(0x1p3|\ufffd5)" is not a number of seconds', child.stdout)
 
 
 def test_the_doctor_reports_an_mpi_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

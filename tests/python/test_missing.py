@@ -175,3 +175,23 @@ def test_a_training_says_what_it_sends_and_where_fit_was_called() -> None:
     assert re.search(
         rf"rank 1 never entered #\d+ all_gather \(bucket 0, step \d+\), last seen {place} \(#", said
     )
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_rank_that_an_error_has_released_waits_no_more(shared: bool) -> None:
+    x = np.repeat([0, 9], 4).astype(np.float32)[:, None]  # the second rank's rows are refused
+
+    def work(over: threading.Event) -> None:
+        model = nn.Sequential(nn.Embedding(3, 2), nn.Flatten(), nn.Linear(2, 2))
+        strategy = strategies.DataParallel(shared_memory=shared)
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+        with pytest.raises((ValueError, pdnn.CommunicationError)):
+            trainer.fit(x, np.arange(8) % 2, 1, 8, shuffle=False, verbose=False)
+        if pdnn.world().rank == 1:
+            pdnn.world().barrier()
+        spin(over)
+
+    said = said_by(work)
+    assert "rank 0 never entered" in said
+    assert "waits in" not in said and "entered 1" not in said and "entered 2" not in said

@@ -307,6 +307,13 @@ def test_saved_models_come_back(tmp_path: object) -> None:
         small().load(path)
 
 
+@pytest.mark.parametrize("rows", [255, 256])
+def test_more_memory_than_a_number_can_count_is_refused(rows: int) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, 1, padding=2**27 - 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    with pytest.raises(MemoryError, match=r"no memory for [1-9]"):
+        model.predict(np.zeros((rows, 1, 2, 2), np.float32))
+
+
 def test_memory_of_large_batches_is_let_go(run_python: Callable[..., Completed]) -> None:
     code = """
 import numpy as np

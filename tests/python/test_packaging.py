@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
@@ -145,3 +146,19 @@ print("alone")
 
 def test_one_process_needs_numpy_only(run_python: Callable[..., Completed]) -> None:
     assert run_python(["-c", ALONE]).stdout.splitlines()[-1] == "alone"
+
+
+def test_without_numpy_the_import_says_so(run_python: Callable[..., Completed]) -> None:
+    run = run_python(["-S", "-c", "import pdnn"], check=False, env={"PYTHONPATH": str(PACKAGE.parent)})
+    assert run.stdout.rstrip().endswith("No module named 'numpy'")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are Unicode")
+def test_it_works_from_a_folder_whose_name_is_not_utf8(
+    tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    shutil.copytree(PACKAGE, folder / "pdnn", ignore=shutil.ignore_patterns("__pycache__"))
+    code = "import pdnn; print(pdnn.comm.run_threads(pdnn.world, 2), pdnn.__file__.isascii())"
+    run = run_python(["-c", code], env={"PYTHONPATH": str(folder)})
+    assert "rank 1 of 2" in run.stdout and run.stdout.endswith(" False\n")

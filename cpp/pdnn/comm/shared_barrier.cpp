@@ -29,11 +29,16 @@ void SharedBarrier::wait(const char* call) {
   for (int look = 0; look < kLooks; ++look)
     if (all_here()) return record_.leave(entry_);
   if (entry_ != 0) record_.recorder()->waits(entry_);
-  Waiting waiting;
-  while (!all_here()) {
-    comm_.check_others();
-    if (waiting.seconds() > comm_.timeout()) comm_.give_up(comm_.time_out_message(call, missing()));
-    if (waiting.pause()) comm_.look_for_stall(waiting.seconds(), entry_);
+  try {
+    Waiting waiting;
+    while (!all_here()) {
+      comm_.check_others();
+      if (waiting.seconds() > comm_.timeout()) comm_.give_up(comm_.time_out_message(call, missing()));
+      if (waiting.pause()) comm_.look_for_stall(waiting.seconds(), entry_);
+    }
+  } catch (...) {
+    record_.leave(entry_);
+    throw;
   }
   record_.leave(entry_);
 }

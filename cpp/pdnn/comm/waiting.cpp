@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <thread>
 
@@ -19,9 +21,11 @@ std::atomic<void (*)()> interrupt_hook{nullptr};
 double seconds_from_environment(const char* name, double otherwise, const char* zero) {
   const char* text = std::getenv(name);
   if (!text || *text == '\0') return otherwise;
-  char* end = nullptr;
-  const double seconds = std::strtod(text, &end);
-  require(end != text && *end == '\0' && seconds >= 0, name, ": \"", text, "\" is not a number of seconds; 0 ", zero);
+  double seconds = -1;
+  const char* const last = text + std::strlen(text);
+  const auto [end, error] = std::from_chars(text, last, seconds);  // in no locale
+  require(error == std::errc() && end == last && seconds >= 0, name, ": \"", text, "\" is not a number of seconds; 0 ",
+          zero);
   return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();
 }
 

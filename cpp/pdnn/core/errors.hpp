@@ -1,8 +1,10 @@
 #pragma once
 /// The three kinds of failure: a mistake of the caller, a failure of the system, and a wait ended by another's error.
-#include <sstream>
+#include <concepts>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace pdnn {
 
@@ -22,12 +24,32 @@ struct Aborted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+namespace words {
+
+// In no locale: they are paths and names, too. A floating-point number has the digits that tell it from all others.
+void append(std::string& text, std::int64_t number);
+void append(std::string& text, std::uint64_t number);
+void append(std::string& text, float number);
+void append(std::string& text, double number);
+inline void append(std::string& text, std::string_view word) { text += word; }
+inline void append(std::string& text, char letter) { text += letter; }
+template <std::signed_integral Number>
+void append(std::string& text, Number number) {
+  append(text, std::int64_t{number});
+}
+template <std::unsigned_integral Number>
+void append(std::string& text, Number number) {
+  append(text, std::uint64_t{number});
+}
+
+}  // namespace words
+
 /// The words put together: message("Linear: input has ", 3, " features").
 template <class... Words>
-std::string message(const Words&... words) {
-  std::ostringstream text;
-  (text << ... << words);
-  return text.str();
+std::string message(const Words&... all) {
+  std::string text;
+  (words::append(text, all), ...);
+  return text;
 }
 
 /// Throws ValueError with the words put together, unless the condition holds.

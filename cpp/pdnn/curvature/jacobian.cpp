@@ -71,8 +71,7 @@ Jacobian::Jacobian(const nn::Network<double>& network, const Shape& sample, cons
 
 void Jacobian::resize(Index samples, Index seeds) {
   if (samples == samples_ && seeds == seeds_) return;
-  samples_ = samples;
-  seeds_ = seeds;
+  samples_ = seeds_ = 0;  // until there is memory for all
   for (Node& node : nodes_) {
     node.y = AlignedArray<double>(samples * node.outputs);
     node.sums = AlignedArray<double>(samples * node.outputs);
@@ -81,6 +80,8 @@ void Jacobian::resize(Index samples, Index seeds) {
   Index widest = 0;
   for (const Node* node : linears_) widest = std::max(widest, node->inputs);
   squares_ = AlignedArray<double>(samples * widest);
+  samples_ = samples;
+  seeds_ = seeds;
 }
 
 void Jacobian::forward(const Member& member, std::span<const double> params, Tensor<const double> x, Tensor<double> y) {

@@ -116,8 +116,11 @@ pdnn_status pdnn_model_load(const char* path, pdnn_model** model) {
   return guarded([&] {
     pdnn_model*& made = given("model", model) = nullptr;
     const std::string name = &given("path", path);
-    const auto arrays = pdnn::library::read_safetensors(name).arrays;
-    const bool wide = std::ranges::any_of(arrays, [](const auto& array) { return array.dtype == "F64"; });
+    const auto metadata = pdnn::library::read_safetensors(name).metadata;
+    const bool wide = std::ranges::any_of(metadata, [](const auto& entry) {
+      return entry.first == "pdnn.architecture" &&
+             is_double(pdnn::library::Json::parse("its architecture", entry.second));
+    });
     made = wide ? held(pdnn::Sequential<double>::load(name)) : held(pdnn::Sequential<float>::load(name));
   });
 }

@@ -29,7 +29,7 @@ class Words {
     return true;
   }
   /// A whole number from 1.
-  bool take(Index& number) { return take_number(number) && number >= 1; }
+  bool take(Index& number) { return take_number(number) && number >= 1 && number < Index{1} << 31U; }
   bool take(int& number) { return take_number(number) && number >= 1; }
   bool take(double& number) { return take_number(number); }
 

@@ -238,8 +238,8 @@ template <class T>
 std::vector<Progress> Trainer<T>::Impl::fit(const Dataset& train, const FitOptions& options) {
   const auto [source, held_out, rows] = agreed(train, options);
   const Index count = source.count(), width = train.y.width;
-  strategy::Session<T> session(strategy.config,
-                               {model->model, loss, optimizer, comm->duplicate(), source.sample(), width, rows});
+  const std::shared_ptr<comm::Communicator> group = comm->duplicate();
+  std::optional<strategy::Session<T>> session;
   std::vector<Progress> finished;
   bool stop = false;
   const auto told = [&](const EpochSums& sums) {
@@ -251,19 +251,21 @@ std::vector<Progress> Trainer<T>::Impl::fit(const Dataset& train, const FitOptio
                     .validation = {}};
   };
   try {
+    session.emplace(strategy.config,
+                    strategy::Training<T>{model->model, loss, optimizer, group, source.sample(), width, rows});
     for (Index left = options.epochs; left > 0 && !stop; --left) {
       const std::vector<Index> order = options.shuffle
                                            ? data::epoch_order(seed, static_cast<std::uint64_t>(epoch), count)
                                            : library::all_rows(count);
       const EpochSums sums =
-          session.run_epoch(source,
-                            {.order = order,
-                             .batch_size = rows,
-                             .seed = seed,
-                             .first_step = steps,
-                             .rates = {},
-                             .on_nonfinite = on_nonfinite},
-                            [&](const EpochSums& far) { return options.progress && !options.progress(told(far)); });
+          session->run_epoch(source,
+                             {.order = order,
+                              .batch_size = rows,
+                              .seed = seed,
+                              .first_step = steps,
+                              .rates = {},
+                              .on_nonfinite = on_nonfinite},
+                             [&](const EpochSums& far) { return options.progress && !options.progress(told(far)); });
       if (sums.nonfinite.found())
         throw std::runtime_error(message("fit: epoch ", epoch, ", step ", sums.nonfinite.step,
                                          ": the loss or a gradient is NaN or infinite; this update was not made"));
@@ -272,20 +274,20 @@ std::vector<Progress> Trainer<T>::Impl::fit(const Dataset& train, const FitOptio
       steps += sums.steps;
       ++epoch;
       if (held_out) {
-        session.enter_evaluation();
-        comm::Communicator* const ranks = comm->size() > 1 ? session.comm().get() : nullptr;
+        session->enter_evaluation();
+        comm::Communicator* const ranks = comm->size() > 1 ? session->comm().get() : nullptr;
         progress.validation =
             scores(*held_out, options.validation->y.width, share(held_out->count(), comm->rank(), comm->size()), ranks);
-        session.leave_evaluation();
+        session->leave_evaluation();
       }
       finished.push_back(progress);
       std::int64_t wishes = sums.stopped || (options.progress && !options.progress(progress)) ? 1 : 0;
-      if (comm->size() > 1) session.comm()->all_reduce(std::span(&wishes, 1));
+      if (comm->size() > 1) session->comm()->all_reduce(std::span(&wishes, 1));
       stop = wishes > 0;
     }
-    session.finish();
+    session->finish();
   } catch (...) {
-    if (comm->size() > 1) session.comm()->notify(comm::Notice::failed);
+    if (comm->size() > 1) group->notify(comm::Notice::failed);
     throw;
   }
   return finished;

@@ -67,6 +67,8 @@ Index Workspace<T>::bytes(const Network<T>& network, const Shape& in, Index capa
   const Sizes sizes = sizes_of(network, in, use);
   const Index outputs = use == Use::forward ? 2 : 3;
   const Index row = in.count() + outputs * network.output_shape(in).count() + sizes.saved_row + sizes.scratch_row;
+  constexpr Index kMost = Index{1} << 59U;  // elements whose bytes are still a number
+  if (capacity > kMost / std::max<Index>(row, 1)) throw OutOfMemory(kMost, sizeof(T));
   return (sizes.saved + sizes.scratch + capacity * row) * Index{sizeof(T)} +
          capacity * Index{sizeof(std::int32_t) + 3 * sizeof(double)};
 }

@@ -29,7 +29,8 @@ void each_word(std::uint64_t* words, Range range, Each&& each) {
 template <class T>
 SharedVector<T>::SharedVector(comm::Communicator& comm, Index count)
     : memory_(comm::share(comm, Index{sizeof(Counters)} + (count + kAlign - 1) / kAlign * kWord)) {
-  require(memory_ != nullptr, "Hogwild: the ranks are on several machines, where they share no memory; ",
+  require(memory_ != nullptr,
+          "Hogwild: the ranks share no memory: they are on several machines, or may not see one another's processes; ",
           "use ranks of one machine, or a strategy that sends, such as average:8");
   if (comm.rank() == 0) new (memory_->data()) Counters;
   comm.barrier();

@@ -14,7 +14,7 @@ namespace pdnn::strategy {
 template <class T>
 class SharedVector {
  public:
-  /// Collective. Throws ValueError, on every rank, if the ranks are on several machines.
+  /// Collective. Throws ValueError, on every rank, if they share no memory.
   SharedVector(comm::Communicator& comm, Index count);
 
   /// Copies elements [range.begin, range.end) out of or into the vector; begin is a multiple of kAlign.

@@ -1,5 +1,6 @@
 /// The C interface: what it says of a model, and what it refuses.
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
 #include <string>
 
 #include "pdnn/pdnn.h"
@@ -45,6 +46,20 @@ BOOST_AUTO_TEST_CASE(a_handle_that_could_not_be_made_is_null) {
              PDNN_INVALID);
   BOOST_TEST(!trainer);
   pdnn_model_free(model);
+}
+
+BOOST_AUTO_TEST_CASE(a_model_without_arrays_is_loaded_with_its_element) {
+  const std::string path = (std::filesystem::temp_directory_path() / "pdnn_c_abi_test.safetensors").string();
+  pdnn_model *model = nullptr, *again = nullptr;
+  BOOST_TEST(pdnn_model_create(R"({"dtype": "float64", "layers": [{"type": "ReLU"}]})", 1, &model) == PDNN_OK);
+  BOOST_TEST(pdnn_model_save(model, path.c_str()) == PDNN_OK);
+  BOOST_TEST(pdnn_model_load(path.c_str(), &again) == PDNN_OK);
+  std::filesystem::remove(path);
+  pdnn_element element = PDNN_UINT8;
+  BOOST_TEST(pdnn_model_element(again, &element) == PDNN_OK);
+  BOOST_TEST(element == PDNN_FLOAT64);
+  pdnn_model_free(model);
+  pdnn_model_free(again);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
