@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy  # noqa: F401  # by _core, a lack of it or a Ctrl-C meanwhile were "initialization failed"
+
 from pdnn import _core, callbacks, comm, data, models, nn, optim, strategies
 from pdnn._core import CommunicationError, RankFailed
 from pdnn.comm import world

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 class Estimation(Evaluation):
     """A training whose steps are estimated; measurements are kept."""
 
-    trains = False
-    """Whether the last fit has begun to train."""
-
     _calibration: Calibration | None = None
 
     @cached_property

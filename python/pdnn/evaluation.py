@@ -100,7 +100,7 @@ class Evaluation(Training):
     def predict(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
         """The model's raw outputs, in evaluation mode.
 
-        Any number of threads may call this, and `evaluate`, at once; the calls take turns.
+        Any number of threads may call this, and `evaluate` without `comm`, at once; the calls take turns.
 
         Parameters
         ----------

@@ -34,8 +34,9 @@ class FitLock:
 
     def check(self, call: str) -> None:
         """Raises ValueError if another thread of this process is within a fit."""
-        if self.thread and self.thread != get_ident() and self._process == os.getpid():
+        thread = self.thread  # which ends meanwhile, perhaps
+        if thread and thread != get_ident() and self._process == os.getpid():
             raise ValueError(
-                f"{call}: another thread is within a fit of this model, which changes meanwhile; call it in "
-                "a callback of that fit, or after it"
+                f"{call}: another thread is within a fit of this model, which changes meanwhile; let that "
+                "thread call it, in a callback, or call it after the fit"
             )

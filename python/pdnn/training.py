@@ -177,7 +177,7 @@ class Training:
         self.checkpoints: Path | None = None  # the folder that has its own: it wrote them, or read one
         self.first_rates: list[float] | None = None  # the learning rates with which it began
         self.best: dict[str, Best] = {}  # by the name of the value, while a fit that compares is not over
-        self.stop_training = False
+        self.stop_training = self.trains = False  # trains: the last fit began to, or took up a checkpoint
         self.validates = False
         self._plain = False  # whether integers that it trained on meant themselves
         self._told: set[str] = set()

@@ -329,6 +329,17 @@ def test_one_rank_that_cannot_read_ends_all() -> None:
         run_threads(train, 2)
 
 
+def test_a_loader_left_half_way_says_nothing_at_the_end(run_python: Callable[..., Completed]) -> None:
+    code = """
+import numpy as np
+from pdnn.data import BlockStream, DataLoader
+blocks = lambda epoch: ((np.ones((100, 3)), np.zeros(100, int)) for _ in range(10))
+batches = iter(DataLoader(BlockStream(blocks, 1000), batch_size=7))
+print(len(next(batches)))
+"""
+    assert run_python(["-c", code]).stdout == "2\n"
+
+
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_loaders_take_it_too(drop_last: bool) -> None:
     loader = DataLoader(stream(), 10, shuffle=True, seed=5, drop_last=drop_last)

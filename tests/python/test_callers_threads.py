@@ -79,30 +79,55 @@ def test_steps_with_several_criteria_take_turns() -> None:
         np.testing.assert_array_equal(trained(3), want)
 
 
-def test_steps_of_an_optimizer_take_turns() -> None:
+@pytest.mark.parametrize(("steps", "repeats"), [(12, 100), (400, 5)])
+def test_steps_of_an_optimizer_take_turns(switching: None, steps: int, repeats: int) -> None:
     def trained(threads: int) -> Any:
         net = network()
-        adam = optim.Adam(net.parameters())
+        adam = optim.Adam(net.parameters())  # the first step makes the core's
         net.flat_gradients[:] = 1
-        adam.step()
 
         def work() -> None:
-            for _ in range(400 // threads):
+            for _ in range(steps // threads):
                 adam.step()
 
         at_once(work, threads)
         return net.flat_parameters
 
     want = trained(1)
-    for _ in range(10):
+    for _ in range(repeats):
         np.testing.assert_array_equal(trained(4), want)
+
+
+@pytest.mark.parametrize("kind", [optim.LevenbergMarquardt, optim.GaussNewton])
+def test_steps_of_second_order_take_turns(kind: type[optim.Optimizer], switching: None) -> None:
+    y = np.stack([label == Y for label in range(3)], 1).astype(np.float64)
+
+    def trained(threads: int) -> Any:
+        net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3), seed=1, dtype="float64")
+        optimizer, criterion = kind(net.parameters()), nn.MSELoss()
+
+        def work() -> None:
+            for _ in range(12 // threads):
+                net.step(X.astype(np.float64), y, criterion, optimizer)
+
+        at_once(work, threads)
+        return net.flat_parameters
+
+    want = trained(1)
+    for _ in range(5):
+        np.testing.assert_array_equal(trained(3), want)
 
 
 def test_what_would_disturb_a_fit_of_another_thread_is_refused(tmp_path: Path) -> None:
     net = network()
     sgd = optim.SGD(net.parameters(), lr=0.1)
     loss = nn.CrossEntropyLoss()
+    lbfgs = optim.LBFGS(net.parameters())
     trainer = pdnn.Trainer(net, loss, sgd, strategy="serial")
+
+    def closure() -> float:
+        return net.gradient(X, Y, loss, out=net.flat_gradients).loss
+
     trainer.save(tmp_path / "before")
     calls: dict[str, Callable[[], object]] = {
         "save": lambda: trainer.save(tmp_path / "saved"),
@@ -122,7 +147,7 @@ def test_what_would_disturb_a_fit_of_another_thread_is_refused(tmp_path: Path) -
     fit.start()
     try:
         assert inside.wait(60)
-        for name, call in [*calls.items(), ("step", sgd.step)]:
+        for name, call in [*calls.items(), ("step", sgd.step), ("step", lambda: lbfgs.step(closure))]:
             with pytest.raises(ValueError, match=f"^{name}: another thread is within a fit of this model"):
                 call()
     finally:

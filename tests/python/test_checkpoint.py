@@ -21,7 +21,7 @@ import pytest
 import pdnn
 import processes
 from pdnn import models, nn, optim
-from pdnn.callbacks import Callback, CSVLogger, ModelCheckpoint
+from pdnn.callbacks import Callback, CSVLogger, EarlyStopping, ModelCheckpoint
 from pdnn.checkpoint import FILE, Content, folder
 from pdnn.comm import run_threads
 from pdnn.progress import Progress
@@ -575,3 +575,41 @@ def test_numbers_that_no_training_has_change_nothing(wrong: dict[str, Any], tmp_
     with pytest.raises(ValueError, match=FILE):
         fit(trainer, 2, checkpoint=tmp_path, resume=True)
     assert trainer.model.fingerprint() == before
+
+
+def test_a_resumed_fit_that_is_refused_keeps_the_names_of_its_checkpoint(tmp_path: Path) -> None:
+    def made() -> pdnn.Trainer:
+        model = nn.Sequential(nn.Linear(10, 3), seed=1)
+        return pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1))
+
+    x, names = X.astype(np.float32), np.array(["a", "b", "c"])[Y]
+    made().fit(x, names, 2, checkpoint=tmp_path, verbose=False)
+    trainer = made()
+    with pytest.raises(ValueError, match="without validation="):
+        trainer.fit(x, names, 3, checkpoint=tmp_path, resume=True, callbacks=[EarlyStopping()], verbose=False)
+    assert trainer.epoch == 2 and list(trainer.model.classes) == ["a", "b", "c"]
+
+
+def test_without_a_thread_checkpoints_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "checkpoint":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    trainer = make()
+    fit(trainer, 2, checkpoint=tmp_path)
+    assert Content.read(tmp_path / FILE).state["step"] == trainer.step
+
+
+def test_a_program_that_heeds_sigterm_outside_of_python_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(number: int, handler: object) -> None:
+        raise AssertionError(f"{number} is handled by {handler}")
+
+    monkeypatch.setattr(signal, "getsignal", lambda number: None)
+    monkeypatch.setattr(signal, "signal", refuse)
+    fit(make(), 1, checkpoint=tmp_path)

@@ -12,6 +12,7 @@ import pytest
 import pdnn
 from pdnn import cli, datasets, nn
 from pdnn.cli import tables
+from pdnn.cli.standardizing import Moments, Standardization
 from pdnn.data import Dataset
 
 RNG = np.random.default_rng(0)
@@ -366,3 +367,23 @@ def test_diabetes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     how = ["--optimizer", "adam", "--lr", "0.01", "--epochs", "60", "--batch-size", "16"]
     got = run(capsys, "train", "--data", file, "--strategy", "serial", *words, *how)
     assert got["r2"] > 0.3 and got["mae"] < 52
+
+
+@pytest.mark.parametrize("power", [160, -170, 0])
+def test_moments_of_very_large_or_small_numbers(power: int) -> None:
+    x = np.random.default_rng(0).random((20, 3)) - [0.5, 0, 2]
+    x[:, 1] = 0.3
+    of, scale = Moments.of(x, np.inf), 10.0**power
+    scaled = Moments.of(x * scale, np.inf)
+    np.testing.assert_allclose(scaled.mean, of.mean * scale, rtol=1e-12)
+    np.testing.assert_allclose(scaled.deviation, of.deviation * scale, rtol=1e-12)
+    np.testing.assert_array_equal(of.deviation[[0, 2]], x[:, [0, 2]].std(axis=0))
+
+
+@pytest.mark.parametrize(("scale", "dtype"), [(1e35, "float32"), (1e-42, "float32"), (1e305, "float64")])
+def test_numbers_that_saved_weights_cannot_hold_are_not_standardized(scale: float, dtype: str) -> None:
+    x = np.random.default_rng(0).random((20, 2)) * [scale, 1]
+    with pytest.raises(
+        ValueError, match=f'column "0" has mean .* beyond the range of a saved model of {dtype}'
+    ):
+        Standardization(pdnn.data.Dataset(x, np.zeros(20))).check(dtype)

@@ -461,3 +461,10 @@ def test_advice_is_to_compress_on_slow_links_only() -> None:
         recommend_codec("1 Gbit/s", 0, 9, 2)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"recommend_codec: ranks is 2\.5, expected an integer"):
         recommend_codec(1e9, 0, 9, 2.5)  # type: ignore[arg-type]
+
+
+def test_a_shape_of_more_elements_than_a_number_counts_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"shape \(1099511627776, 1099511627776\) has 2\*\*63 elements or more"
+    ):
+        Int8().bytes((2**40, 2**40))

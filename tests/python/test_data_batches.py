@@ -108,7 +108,7 @@ def test_minibatches_hold_every_row_once(n: int, size: int, epoch: int) -> None:
     assert [len(rows) for rows in batches] == [size] * (n // size) + [n % size] * (n % size > 0)
 
 
-@pytest.mark.parametrize(("n", "options", "name"), [(-1, {}, "n"), (3, {"seed": -1}, "seed")])
+@pytest.mark.parametrize(("n", "options", "name"), [(-1, {}, "n"), (3, {"epoch": -1}, "epoch")])
 def test_minibatches_name_a_number_below_0(n: int, options: dict[str, int], name: str) -> None:
     with pytest.raises(ValueError, match=f"minibatches: {name} = -1; expected an integer from 0"):
         minibatches(n, 2, **options)
@@ -148,3 +148,8 @@ def test_a_split_holds_out_the_first_rows_of_the_permutation() -> None:
         train_test_split(bytes_data(), test=1.5)
     with pytest.raises(TypeError, match=r"train_test_split: test is 'a', expected a share in \[0, 1\]"):
         train_test_split(bytes_data(), test="a")  # type: ignore[arg-type]
+
+
+def test_minibatches_take_the_seeds_of_a_trainer() -> None:
+    for seed, same in [(-1, 2**64 - 1), (2**65 + 3, 3)]:
+        np.testing.assert_array_equal(minibatches(9, 9, seed=seed), minibatches(9, 9, seed=same))

@@ -263,6 +263,17 @@ def test_copies_are_equal_and_independent(duplicate: object) -> None:
     np.testing.assert_array_equal(duplicate(fresh).flat_parameters, fresh.flat_parameters)  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_copies_of_an_unused_model_draw_its_values(duplicate: Callable[[Any], Any]) -> None:
+    for make in (Net, lambda: nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))):
+        pdnn.manual_seed(5)
+        want = make().fingerprint()
+        pdnn.manual_seed(5)
+        net = make()
+        twins = [duplicate(net), duplicate(net)]
+        assert {net.fingerprint(), *(twin.fingerprint() for twin in twins)} == {want}
+
+
 def test_a_trainer_takes_what_has_a_static_form() -> None:
     class Twice(nn.Linear):
         def forward(self, x: object) -> object:

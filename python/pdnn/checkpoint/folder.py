@@ -175,7 +175,11 @@ class Writer:
         arguments = content.arrays, content.metadata
         self._written.clear()
         self._thread = threading.Thread(target=self._work, args=arguments, name="checkpoint")
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no thread left
+            self._thread = None
+            self._work(*arguments)
 
     def wait(self) -> None:
         """Until all is written; raises what went wrong, such as OSError when the disk is full."""

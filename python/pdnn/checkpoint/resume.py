@@ -117,6 +117,7 @@ def resume(
     else:
         deal_sums(training)
     training.checkpoints = path.resolve().parent
+    training.trains = True  # the names of classes are those of the checkpoint now
     told = f"of epoch {training.epoch}, step {training.step}, with the checksum {checksum}"
     return Resumed(path, (float(counts[0]), float(counts[1])), memory, same, told)
 

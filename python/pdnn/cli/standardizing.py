@@ -19,6 +19,9 @@ FARTHEST = {"float32": 1e5, "float64": 1e13, "bfloat16": 25}
 """Deviations between the mean of an input and 0, up to which a model of a dtype can standardize it: numbers
 are then rounded by up to 0.006, 0.001 and 0.1 of a deviation."""
 
+MOST = {"float32": 1e30, "float64": 1e300, "bfloat16": 1e30}
+"""The largest mean or deviation of an input, and one over the smallest deviation, that weights can hold."""
+
 FAR = 100.0
 """Mean or deviation of targets from which a network that begins near 0 may need to be told of them."""
 
@@ -51,6 +54,15 @@ class Standardization:
 
     def check(self, dtype: str) -> None:
         """Raises ValueError if a model of this dtype cannot tell the numbers of a column apart `within`."""
+        sizes = np.where(np.isfinite(self.deviation), self.deviation, 1.0)
+        outside = (np.maximum(np.abs(self.mean), sizes) > MOST[dtype]) | (sizes < 1 / MOST[dtype])
+        if outside.any():
+            column = int(outside.argmax())
+            raise ValueError(
+                f'--standardize: column "{self.columns[column]}" has mean {self.mean[column]:.3g} and '
+                f"deviation {self.deviation[column]:.3g}, beyond the range of a saved model of {dtype} "
+                "numbers; multiply the column of the table"
+            )
         far = np.abs(self.mean) / self.deviation
         if (far > FARTHEST[dtype]).any():
             column = int(far.argmax())
@@ -90,7 +102,10 @@ class Moments(NamedTuple):
         """Those over the rows; the deviation is `constant` where values are."""
         values = values.astype(np.float64)
         varies = values.max(axis=0) > values.min(axis=0)
-        return cls(values.mean(axis=0), np.where(varies, values.std(axis=0), constant))
+        power = np.frexp(np.abs(values).max(axis=0))[1]  # squares may overflow, or become 0
+        scaled = np.ldexp(values, -power)
+        mean, deviation = (np.ldexp(each, power) for each in (scaled.mean(axis=0), scaled.std(axis=0)))
+        return cls(mean, np.where(varies, deviation, constant))
 
     @property
     def far(self) -> bool:

@@ -41,7 +41,7 @@ class Codec:
         return CodecSpec(str(self))
 
     def bytes(self, shape: Shape, dtype: npt.DTypeLike = "float32") -> int:
-        """Bytes of an encoded array of this shape, whatever its values.
+        """Bytes of an encoded array of this shape, whatever its values. PowerSGD takes memory for its state.
 
         Parameters
         ----------
@@ -245,9 +245,12 @@ def in_c_order(array: Array) -> Array:
 
 
 def as_shape(shape: Shape) -> tuple[int, ...]:
-    """(n,) for n; TypeError if an extent is no integer, ValueError if it is below 0."""
+    """(n,) for n; TypeError if an extent is no integer, ValueError below 0, and of 2**63 elements or more."""
     extents = (shape,) if np.ndim(shape) == 0 else shape
-    return tuple(integer("codec", "shape", extent, 0) for extent in extents)  # type: ignore[union-attr]
+    found = tuple(integer("codec", "shape", extent, 0) for extent in extents)  # type: ignore[union-attr]
+    if math.prod(found) >= 2**63:
+        raise ValueError(f"codec: shape {found} has 2**63 elements or more")
+    return found
 
 
 def dtype_name(owner: str, dtype: npt.DTypeLike) -> str:

@@ -83,7 +83,7 @@ def fit(points: Sequence[tuple[float, float, float]]) -> Link:
 def text(seconds: float) -> str:
     """Seconds with a suitable unit: "12.3 µs"."""
     for size, unit in ((1.0, "s"), (1e-3, "ms")):
-        if abs(seconds) >= 0.9995 * size:
+        if float(f"{abs(seconds) * 1e6:.3g}") >= 1e6 * size:
             digits = ".0f" if abs(seconds) >= 999.5 * size else ".3g"
             return f"{seconds / size:{digits}} {unit}"
     return f"{seconds * 1e6:.3g} µs"

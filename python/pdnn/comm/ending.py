@@ -61,10 +61,12 @@ def end_the_job_on_errors(mpi: Any, native: Any) -> None:
 def stop_on_sigterm(comm: Communicator, *, alone: bool = False) -> Iterator[threading.Event]:
     """A SIGTERM becomes a wish to stop, on several ranks, or with `alone` on one, too.
 
-    It reaches all ranks in the same step.
+    It reaches all ranks in the same step. A program that ignores it, or heeds it outside of Python, does as
+    before.
     """
     wish = threading.Event()
-    if (comm.size == 1 and not alone) or threading.current_thread() is not threading.main_thread():
+    taken = signal.getsignal(signal.SIGTERM) in (None, signal.SIG_IGN)  # None: Python could not restore it
+    if taken or (comm.size == 1 and not alone) or threading.current_thread() is not threading.main_thread():
         yield wish
         return
     before = signal.signal(signal.SIGTERM, lambda *_: wish.set())

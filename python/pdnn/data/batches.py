@@ -22,8 +22,8 @@ def minibatches(n: int, batch_size: int, *, seed: int = 0, epoch: int = 0) -> li
         Rows of the data set; any number.
     batch_size : int
         Rows of each batch but the last.
-    seed, epoch : int, not negative
-        The key of the shuffle.
+    seed, epoch : int
+        The key of the shuffle; the epoch is not negative.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def minibatches(n: int, batch_size: int, *, seed: int = 0, epoch: int = 0) -> li
         Row numbers.
     """
     n, epoch = (integer("minibatches", name, given, 0) for name, given in (("n", n), ("epoch", epoch)))
-    seed = integer("minibatches", "seed", seed, 0, 65)  # as a Trainer's may be
+    seed = integer("minibatches", "seed", seed)  # any one, as of a Trainer
     return cut(epoch_order(n, seed, epoch), integer("minibatches", "batch_size", batch_size, 1))
 
 

@@ -250,18 +250,16 @@ class Ahead(Generic[T]):
     """Items of an iterator, of which the next one is made by a thread while the last one is in use."""
 
     def __init__(self, items: Iterator[T]) -> None:
-        from concurrent.futures import ThreadPoolExecutor  # few programs ask
+        from concurrent.futures import ThreadPoolExecutor, wait  # few programs ask
 
-        self._items = items
+        self._items, self._wait = items, wait  # which cannot be imported when the interpreter ends
         self._context = copy_context()  # so that `pdnn.world` is this thread's there, too
         self._thread = ThreadPoolExecutor(1, "pdnn-read-ahead")
         self._coming: Future[T] = self._thread.submit(self._context.run, next, items)
 
     def take(self) -> T:
         """The next item, when it is there; raises what making it raised."""
-        from concurrent.futures import wait
-
-        while wait([self._coming], 1).not_done:  # an endless wait may not hear a Ctrl-C
+        while self._wait([self._coming], 1).not_done:  # an endless wait may not hear a Ctrl-C
             pass
         item = self._coming.result()
         self._coming = self._thread.submit(self._context.run, next, self._items)
@@ -269,9 +267,7 @@ class Ahead(Generic[T]):
 
     def close(self) -> None:
         """Waits for what is being made; says so if that takes long, as it may after a Ctrl-C."""
-        from concurrent.futures import wait
-
-        if wait([self._coming], 2).not_done:
+        if self._wait([self._coming], 2).not_done:
             words = "BlockStream: waits for the block that is being made; another Ctrl-C leaves it"
             print(words, file=sys.stderr, flush=True)
         self._thread.shutdown(wait=True, cancel_futures=True)

@@ -256,7 +256,13 @@ def together(trials: list[Callable[[int], float]], steps: int) -> list[float]:
 
     threads = [threading.Thread(target=run, args=(index,)) for index in range(len(trials) - 1)]
     for thread in threads:
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"estimate: a thread could not be started: {error}; name the strategy, or let this process "
+                "have more threads and memory (ulimit -u, ulimit -v, a limit of pids)"
+            ) from error
     run(len(trials) - 1)
     for thread in threads:
         thread.join()

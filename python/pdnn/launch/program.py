@@ -157,7 +157,8 @@ class _Signal(BaseException):
 def _signals_raise() -> Iterator[None]:
     """Inside, Ctrl-C, SIGTERM and a closed terminal raise `_Signal`, once; then they are ignored."""
     every = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    numbers = [number for number in every if signal.getsignal(number) is not signal.SIG_IGN]  # by nohup, say
+    kept = (None, signal.SIG_IGN)  # by nohup, say; None: not Python's, which could not restore it
+    numbers = [number for number in every if signal.getsignal(number) not in kept]
 
     def stop(number: int, frame: FrameType | None) -> None:
         for each in numbers:

@@ -328,6 +328,8 @@ class Module(Advising):
         state = vars(self).copy()  # the handles carry their values
         if (place := state.pop("_place", None)) is not None:
             state.update(_dtype=place.store.arithmetic, seed=place.store.seed)
+        elif self.seed is None:  # and has none yet: its copies will have the same
+            self.seed = state["seed"] = next_seed()
         return state
 
     # ---- computing
@@ -387,8 +389,7 @@ class Module(Advising):
         if parts:
             lines = "\n".join(f"  ({name}): {part!r}".replace("\n", "\n  ") for name, part in parts)
             return f"{type(self).__name__}(\n{lines}\n)"
-        arguments = ", ".join(f"{key}={value}" for key, value in self.config().items())
-        return f"{type(self).__name__}({arguments})"
+        return f"{type(self).__name__}({', '.join(f'{key}={value}' for key, value in self.config().items())})"
 
 
 def _walk(path: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Module]]:

@@ -175,7 +175,8 @@ class Sequential(Exportable):
     def predict(self, x: Array) -> Array:
         """Outputs for a batch, in evaluation mode, on the calling thread.
 
-        A model with a layer in Python is in that mode meanwhile for other threads, too.
+        A model with a layer in Python is in that mode meanwhile for other threads, too, whose backward
+        passes and predictions wait: such a layer must not wait for a thread that makes one.
 
         Parameters
         ----------

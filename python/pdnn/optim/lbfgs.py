@@ -129,6 +129,7 @@ class LBFGS(ClosureOptimizer):
             raise TypeError(f"LBFGS: closure is of type {type(closure).__name__}; pass {CLOSURE}")
         self.sync_groups()
         core, store = self.core, self.store()
+        store.fits.check("step")
 
         def evaluate() -> tuple[float, Array]:
             loss = _number_of(closure())

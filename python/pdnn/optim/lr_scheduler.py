@@ -56,6 +56,8 @@ class LRScheduler:
     def __init_subclass__(cls, **given: Any) -> None:
         """Refuses torch's `get_lr`, by a TypeError: a rate is a function of time here, not of the last."""
         super().__init_subclass__(**given)
+        if isinstance(cls.settings, str):
+            raise TypeError(f"{cls.__name__}: settings is {cls.settings!r}, expected a tuple of names")
         if "get_lr" in vars(cls):
             raise TypeError(
                 f"{cls.__name__}: nothing calls get_lr; define rate(base, t), the learning rate after t "

@@ -230,7 +230,9 @@ class Optimizer(ParameterGroups):
             If the parameters belong to no model, or to several.
         """
         if self._core is None:
-            self.attach(self.store())
+            store = self.store()
+            with store.turn():  # as other threads may make their first step
+                self.attach(store)
         assert self._core is not None
         return self._core
 
@@ -254,7 +256,7 @@ class Optimizer(ParameterGroups):
             )
         if self._core is None:
             core = core_for(model.dtype).Optimizer(model.flat_parameters.size, self.rule())
-            self._core, self._store = core, handles[0].store
+            self._store, self._core = handles[0].store, core  # other threads look at the latter
             self._make_state(model.flat_parameters)
             self._take_carried()
         elif self._store is not handles[0].store:

@@ -179,10 +179,13 @@ class RowStepper:
         refuse_hooks(hooks_of(self._model))
         mode_of(tuple(self._model.modules()))
         x, targets, weights = converted(self._model, self._criterion, x, y, weight, "float64")
-        batch = self._optimizer.batch_loss(self._model, self._criterion, x.shape[1:])
         source = core_for("float64").Source(x, targets, 1.0, 0.0, weights)
-        batch.take(source, np.arange(len(x)))
-        return self._optimizer.minimize(batch)
+        store = self._model.place().store
+        store.fits.check("step")
+        with store.turn():
+            batch = self._optimizer.batch_loss(self._model, self._criterion, x.shape[1:])
+            batch.take(source, np.arange(len(x)))
+            return self._optimizer.minimize(batch)
 
 
 class LevenbergMarquardt(SecondOrder):
