@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral, Real
+from operator import is_
+from types import NoneType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +28,9 @@ _LONG_FIT = 1e10
 
 class Settings(BaseEstimator):
     """Parameters; `MLPClassifier` and `MLPRegressor` say what they mean."""
+
+    _valid: tuple[Any, ...] = ()
+    """The parameters that were found valid last."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
@@ -120,7 +125,11 @@ class Settings(BaseEstimator):
 
     def _check(self) -> None:
         """Raises ValueError or TypeError if a parameter is not allowed, or two do not fit each other."""
-        self._validate_params()
+        values = tuple(getattr(self, name) for name in self._parameter_constraints)
+        fixed = all(isinstance(value, (str, int, float, tuple, NoneType)) for value in values)
+        if not (fixed and len(values) == len(self._valid) and all(map(is_, values, self._valid))):
+            self._validate_params()  # a sixth of a small partial_fit
+            self._valid = values
         dropout = self._hidden()[2]
         if self.solver == "lbfgs" and (self.batch_norm or any(dropout)):
             raise ValueError(
