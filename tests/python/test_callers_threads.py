@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -113,9 +114,28 @@ def test_steps_of_second_order_take_turns(kind: type[optim.Optimizer], switching
         at_once(work, threads)
         return net.flat_parameters
 
+    sys.setswitchinterval(1e-6)
     want = trained(1)
-    for _ in range(5):
+    for _ in range(60):
         np.testing.assert_array_equal(trained(3), want)
+
+
+def test_first_steps_of_a_copied_optimizer_take_turns(switching: None) -> None:
+    net = network()
+    adam = optim.Adam(net.parameters())
+    net.flat_gradients[:] = 1
+    for _ in range(5):
+        adam.step()
+    for _ in range(60):
+        twin, own = copy.deepcopy((net, adam))
+        twin.flat_gradients[:] = 1
+
+        def work(own: optim.Adam = own) -> None:
+            for _ in range(3):
+                own.step()
+
+        at_once(work, 4)
+        assert own.core.steps == 17
 
 
 def test_what_would_disturb_a_fit_of_another_thread_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import pdnn
 from pdnn import cli, datasets, nn
 from pdnn.cli import tables
-from pdnn.cli.standardizing import Moments, Standardization
+from pdnn.cli.standardizing import Moments, Standardization, TargetStandardization
 from pdnn.data import Dataset
 
 RNG = np.random.default_rng(0)
@@ -387,3 +387,9 @@ def test_numbers_that_saved_weights_cannot_hold_are_not_standardized(scale: floa
         ValueError, match=f'column "0" has mean .* beyond the range of a saved model of {dtype}'
     ):
         Standardization(pdnn.data.Dataset(x, np.zeros(20))).check(dtype)
+    model = nn.Sequential(nn.Linear(2, 1), dtype=dtype)
+    model.place()
+    with pytest.raises(ValueError, match=f"beyond the range of a saved model of {dtype}"):
+        TargetStandardization(pdnn.data.Dataset(x, x[:, :1]), nn.MSELoss(), model)
+    x[:, 0] = abs(scale)  # a constant counts nothing
+    Standardization(pdnn.data.Dataset(x, np.zeros(20))).check(dtype)

@@ -272,6 +272,14 @@ def test_copies_of_an_unused_model_draw_its_values(duplicate: Callable[[Any], An
         net = make()
         twins = [duplicate(net), duplicate(net)]
         assert {net.fingerprint(), *(twin.fingerprint() for twin in twins)} == {want}
+        after = nn.Linear(2, 2).fingerprint()
+        pdnn.manual_seed(5)
+        make().fingerprint()
+        assert nn.Linear(2, 2).fingerprint() == after  # a copy takes no number of the sequence
+        duplicate(nn.Sequential(nn.Linear(4, 3), seed=7))
+        pdnn.manual_seed(5)
+        duplicate(nn.Sequential(nn.Linear(4, 3), seed=7))
+        assert make().fingerprint() == want
 
 
 def test_a_trainer_takes_what_has_a_static_form() -> None:

@@ -1,8 +1,8 @@
 #include "pdnn/comm/missing.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <map>
 #include <set>
 
@@ -59,8 +59,9 @@ Seen read_log(const Log& log) {
 
 std::string seconds_text(double seconds) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), seconds < 10 ? "%.1f s" : "%.0f s", seconds);
-  return text.data();
+  char* const end = text.data() + text.size();
+  const auto digits = std::to_chars(text.data(), end, seconds, std::chars_format::fixed, seconds < 10 ? 1 : 0);
+  return message(std::string_view(text.data(), digits.ptr), " s");
 }
 
 std::string since(std::int64_t then) {

@@ -23,7 +23,9 @@ double seconds_from_environment(const char* name, double otherwise, const char* 
   if (!text || *text == '\0') return otherwise;
   double seconds = -1;
   const char* const last = text + std::strlen(text);
-  const auto [end, error] = std::from_chars(text, last, seconds);  // in no locale
+  const char* first = text + std::strspn(text, " \t");
+  if (*first == '+' && first[1] != '-') ++first;
+  const auto [end, error] = std::from_chars(first, last, seconds);  // in no locale
   require(error == std::errc() && end == last && seconds >= 0, name, ": \"", text, "\" is not a number of seconds; 0 ",
           zero);
   return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();

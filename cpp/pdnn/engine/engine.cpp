@@ -200,6 +200,7 @@ void PoolEngine<T>::cut_runs(const Step& step) {
   const auto& [leaves, batch, run] = step.leaves;
   require(run.size() >= std::ssize(workers_), "Pool: ", workers_.size(), " workers for ", run.size(), " leaves");
   if (run == run_) return;
+  run_ = {};  // until there is memory for all
   nodes_.clear(), made_.clear(), joins_.clear(), whole_.clear();
   for (Index i = 0; i < std::ssize(workers_); ++i) {
     Worker& worker = workers_[static_cast<std::size_t>(i)];

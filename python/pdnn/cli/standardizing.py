@@ -54,8 +54,9 @@ class Standardization:
 
     def check(self, dtype: str) -> None:
         """Raises ValueError if a model of this dtype cannot tell the numbers of a column apart `within`."""
-        sizes = np.where(np.isfinite(self.deviation), self.deviation, 1.0)
-        outside = (np.maximum(np.abs(self.mean), sizes) > MOST[dtype]) | (sizes < 1 / MOST[dtype])
+        varies = np.isfinite(self.deviation)  # what is constant counts nothing
+        means, sizes = np.where(varies, np.abs(self.mean), 0.0), np.where(varies, self.deviation, 1.0)
+        outside = (np.maximum(means, sizes) > MOST[dtype]) | (sizes < 1 / MOST[dtype])
         if outside.any():
             column = int(outside.argmax())
             raise ValueError(
@@ -142,7 +143,8 @@ class TargetStandardization:
     Raises
     ------
     ValueError
-        If there are none, or the loss or the end of the model is for other targets.
+        If there are none, the loss or the end of the model is for other targets, or they are beyond the
+        range of the saved model.
     """
 
     def __init__(self, data: Dataset | Subset, loss: nn.Loss, model: nn.Sequential) -> None:
@@ -153,6 +155,12 @@ class TargetStandardization:
         if not len(data):
             raise ValueError("--standardize-target: the training data have no rows")
         self.moments = target_moments(data)
+        sizes, most = self.moments.deviation, MOST[model.dtype]
+        if ((np.maximum(np.abs(self.moments.mean), sizes) > most) | (sizes < 1 / most)).any():
+            raise ValueError(
+                f"--standardize-target: the targets have {self.moments}, beyond the range of a saved model "
+                f"of {model.dtype} numbers; multiply them"
+            )
         self._were: list[tuple[Dataset, Array]] = []
 
     def apply(self, *parts: Dataset | Subset | None) -> None:

@@ -61,8 +61,8 @@ def end_the_job_on_errors(mpi: Any, native: Any) -> None:
 def stop_on_sigterm(comm: Communicator, *, alone: bool = False) -> Iterator[threading.Event]:
     """A SIGTERM becomes a wish to stop, on several ranks, or with `alone` on one, too.
 
-    It reaches all ranks in the same step. A program that ignores it, or heeds it outside of Python, does as
-    before.
+    It reaches all ranks in the same step. A program that ignores it, or heeded it before Python
+    began, does as before.
     """
     wish = threading.Event()
     taken = signal.getsignal(signal.SIGTERM) in (None, signal.SIG_IGN)  # None: Python could not restore it

@@ -17,7 +17,7 @@ from pdnn.moved import former
 from pdnn.nn import state_dict
 from pdnn.nn.eager import Runner, as_tensor
 from pdnn.nn.place import GATHERING, Place, check_containers
-from pdnn.nn.seeds import next_seed
+from pdnn.nn.seeds import next_seed, settled_seed
 from pdnn.nn.static import builds, runs_in_python
 from pdnn.store import Array as Array
 from pdnn.store import Buffer, Handle, Parameter, Store, offsets_of
@@ -328,8 +328,8 @@ class Module(Advising):
         state = vars(self).copy()  # the handles carry their values
         if (place := state.pop("_place", None)) is not None:
             state.update(_dtype=place.store.arithmetic, seed=place.store.seed)
-        elif self.seed is None:  # and has none yet: its copies will have the same
-            self.seed = state["seed"] = next_seed()
+        else:  # there are none yet, and those of the copies will be the same
+            state["seed"] = settled_seed(self.modules())
         return state
 
     # ---- computing

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextvars import ContextVar
+from typing import Any
 
 from pdnn.checks import integer
 from pdnn.comm.threads import CURRENT
@@ -41,6 +43,16 @@ def manual_seed(seed: int) -> None:
     """Makes the models built from here on reproducible; each gets another seed of the same sequence."""
     own, base = _own(), integer("manual_seed", "seed", seed)
     own.base, own.models = base, 0
+
+
+def settled_seed(modules: Iterable[Any]) -> int:
+    """The seed of a model without memory, for its copies, too; its other modules draw none of their own."""
+    model, *parts = modules
+    seed = int(next_seed() if model.seed is None else model.seed)
+    for module in (model, *parts):
+        if module.seed is None and module._place is None:
+            module.seed = seed
+    return seed
 
 
 def next_seed() -> int:

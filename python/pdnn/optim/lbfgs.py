@@ -123,7 +123,7 @@ class LBFGS(ClosureOptimizer):
         TypeError
             If `closure` is no function, or does not return the loss.
         ValueError
-            If the parameters belong to no model, or to several.
+            If the parameters belong to no model, or to several, or another thread is within a fit of it.
         """
         if not callable(closure):
             raise TypeError(f"LBFGS: closure is of type {type(closure).__name__}; pass {CLOSURE}")
@@ -136,7 +136,8 @@ class LBFGS(ClosureOptimizer):
             core.steps += 1
             return loss, store.flat_gradients
 
-        return self.minimize(evaluate)
+        with store.turn():  # as closures leave the gradient in the model
+            return self.minimize(evaluate)
 
     def minimize(self, evaluate: Callable[[], tuple[float, Array]]) -> float:
         """One step; `evaluate` gives the loss and the gradient, shape (count,), at the parameters."""

@@ -230,9 +230,7 @@ class Optimizer(ParameterGroups):
             If the parameters belong to no model, or to several.
         """
         if self._core is None:
-            store = self.store()
-            with store.turn():  # as other threads may make their first step
-                self.attach(store)
+            self.attach(self.store())
         assert self._core is not None
         return self._core
 
@@ -254,14 +252,17 @@ class Optimizer(ParameterGroups):
                 f"{type(self).__name__}: {len(stray)} of its parameters are not this model's; "
                 "make the optimizer anew, of this model.parameters()"
             )
-        if self._core is None:
-            core = core_for(model.dtype).Optimizer(model.flat_parameters.size, self.rule())
-            self._store, self._core = handles[0].store, core  # other threads look at the latter
-            self._make_state(model.flat_parameters)
-            self._take_carried()
-        elif self._store is not handles[0].store:
-            raise self._elsewhere()
-        self.sync_groups()
+        store = handles[0].store
+        assert store is not None
+        with store.turn():  # as other threads may make their first step
+            if self._core is None:
+                core = core_for(model.dtype).Optimizer(model.flat_parameters.size, self.rule())
+                self._store, self._core = store, core  # other threads look at the latter
+                self._make_state(model.flat_parameters)
+                self._take_carried()
+            elif self._store is not store:
+                raise self._elsewhere()
+            self.sync_groups()
 
     def _take_carried(self) -> None:
         """Goes on with the state of what this is a copy of."""
@@ -294,6 +295,8 @@ class Optimizer(ParameterGroups):
             raise self._elsewhere()
         if groups == self._synced:
             return
+        with self.store().turn():  # until the first step of another thread has made the state
+            pass
         if self.store() is not store:
             raise self._elsewhere()
         for group in self.param_groups:
