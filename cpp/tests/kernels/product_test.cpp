@@ -204,6 +204,39 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(teams_of_any_size_agree_bit_for_bit, T, Elements) 
   }
 }
 
+// A row has the same bits in a batch of any size, however far apart rows of the weight lie: neither the copies that pay
+// for many rows only, nor tiles for a row or two, nor the cuts of a large batch change them.
+BOOST_AUTO_TEST_CASE_TEMPLATE(rows_do_not_depend_on_their_batch, T, Elements) {
+  constexpr Index batch = 600, inputs = 270, outputs = 75, element = sizeof(T);
+  const std::vector<T> x = numbers<T>(batch * inputs, 1), dy = numbers<T>(batch * outputs, 2);
+  const std::vector<T> b = numbers<T>(outputs, 3), memory = numbers<T>(inputs * 8192 / element, 4);
+  for (const Index stride : {outputs, 4096 / element, 8192 / element}) {
+    const PanelMatrix<const T> w = Matrix<const T>(memory.data(), inputs, outputs, stride);
+    for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double) {
+      const auto forward = [&](Index first, Index rows) {
+        std::vector<T> y(static_cast<std::size_t>(rows * outputs));
+        products.product_nn({}, {x.data() + first * inputs, rows, inputs}, w, b.data(), Activation::tanh,
+                            {y.data(), rows, outputs});
+        return y;
+      };
+      const auto backward = [&](Index first, Index rows) {
+        std::vector<T> dx(static_cast<std::size_t>(rows * inputs));
+        products.product_nt({}, {dy.data() + first * outputs, rows, outputs}, w, Activation::tanh,
+                            {x.data() + first * inputs, rows, inputs}, {dx.data(), rows, inputs});
+        return dx;
+      };
+      const std::vector<T> y = forward(0, batch), dx = backward(0, batch);
+      for (const Index rows : {1, 2, 3, 6, 7, 12, 13, 24, 25, 48, 49, 256, 257, 300}) {
+        const Index first = batch - rows - rows % 7;
+        BOOST_TEST(same_bits(y.data() + first * outputs, forward(first, rows).data(), rows * outputs),
+                   "y of " << rows << " rows, w's " << stride << " apart");
+        BOOST_TEST(same_bits(dx.data() + first * inputs, backward(first, rows).data(), rows * inputs),
+                   "dx of " << rows << " rows, w's " << stride << " apart");
+      }
+    });
+  }
+}
+
 // One product is as good as two parts of the batch added up: micro-batches change no bit of a weight's gradient. With
 // bfloat16 these must be whole pairs of rows, with tiles 32 rows or a multiple of them.
 BOOST_AUTO_TEST_CASE_TEMPLATE(adding_two_parts_of_a_batch_is_one_sum, T, Elements) {

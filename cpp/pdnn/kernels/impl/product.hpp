@@ -3,11 +3,13 @@
 ///
 /// c [rows, cols] = start + a [rows, depth] b [depth, cols]. A strip of b, one tile wide, is read for every tile of
 /// rows, where it lies or from a compact copy: transposed for dx, padded at the right edge, and for strides that would
-/// waste the caches' sets and a page on every row. For dw, a is xᵀ, with such strides read from a copy of a few columns
-/// of x. The depth is cut into pieces so that copies fit and a strip stays near; sums go on in c from piece to piece,
-/// in ascending order, so neither the cuts nor the number of workers changes a bit. The leaves of a batch are cut into
-/// pieces of whole nodes of their tree, if these fit: a tile has the sum of its node in registers in the end, and only
-/// sums of pieces wait in memory. Factors that are rounded are rounded in their copies, and both are copied.
+/// waste the caches' sets and a page on every row; if rows of c are few, these are read in place instead, strip after
+/// strip of a piece of the depth, so that each page is read on while it is near. For dw, a is xᵀ, with such strides
+/// read from a copy of a few columns of x. The depth is cut into pieces so that copies fit and a strip stays near; sums
+/// go on in c from piece to piece, in ascending order, so neither the cuts nor the number of workers changes a bit. The
+/// leaves of a batch are cut into pieces of whole nodes of their tree, if these fit: a tile has the sum of its node in
+/// registers in the end, and only sums of pieces wait in memory. Factors that are rounded are rounded in their copies,
+/// and both are copied.
 #include "pdnn/kernels/impl/columns.hpp"
 #include "pdnn/kernels/impl/fetch.hpp"
 #include "pdnn/kernels/impl/parts.hpp"
@@ -26,10 +28,11 @@ inline constexpr Index kStripBytes = 2048;      // a row of all copied strips th
 inline constexpr Index kColumnBytes = 192;      // a row of the copied columns of x
 inline constexpr Index kMostCopiedRows = 96;    // of a, where it is copied by rows
 inline constexpr Index kFarBytes = 4096;        // rows of b, or of x for dw, so far apart are copied
+inline constexpr Index kFewRows = 24;           // of c: b's rows, however far apart, are read where they lie
 inline constexpr Index kFarOften = 2048;        // rows of x so far apart too, if kOften strips or more read them
 inline constexpr Index kOften = 8;
 inline constexpr Index kSetBytes = 512;  // rows of x a multiple of it apart too: they share a few sets of caches
-inline constexpr Index kAhead = 6;       // rows of b that are fetched before their use
+inline constexpr Index kAhead = 6;       // rows of b that are fetched before their use, if these are near
 
 template <class T, int vectors>
 inline constexpr Index kTileCols = vectors * kLanes<T>;
@@ -176,9 +179,12 @@ void multiply_block(const Product<T>& p, const Block& block, const Finish<T>& fi
   Index together = 0;
   if constexpr (leaves) together = leaves_together<Operands>(*p.leaves, most_places);
   const Index b_stride = spot(p.b, 0, 0).stride;
-  const bool copy_all = both || p.b_transposed || b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
-  for (Index col = block.cols.begin; col < block.cols.end; col += strips * width) {
-    const Index col_end = min(col + strips * width, block.cols.end);
+  const bool far_apart = b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
+  const bool along = far_apart && !both && !p.b_transposed && rows <= kFewRows;  // a piece of all of b's rows, in place
+  const bool copy_all = both || p.b_transposed || (far_apart && !along);
+  const Index beside = along ? block.cols.end - block.cols.begin : strips * width;  // columns for each piece of depth
+  for (Index col = block.cols.begin; col < block.cols.end; col += beside) {
+    const Index col_end = min(col + beside, block.cols.end);
     Index waits = 0;  // sums of pieces, in the leaves' room
     Piece piece{0, 0, true, true, false};
     do {
@@ -215,11 +221,11 @@ void multiply_block(const Product<T>& p, const Block& block, const Finish<T>& fi
           const Element<T> c = spot(p.c, first, j);
           const Element<const T> b = p.b_transposed ? Element<const T>{} : spot(p.b, k, j);
           TileOf<T, leaves> tile{Tile<T>{places_of<Operands>(depth), a, p.row_step, p.depth_step, b.data, b.stride,
-                                         kAhead, c.data, c.stride, c.data, c.stride}};
+                                         along ? width : kAhead * b.stride, c.data, c.stride, c.data, c.stride}};
           if (copy_a) tile.a = a_copy, tile.row_step = most_depth, tile.depth_step = 1;
           if (copy_a && columns_of_a) tile.row_step = 1, tile.depth_step = columns;
           if (copy_all || cols < width) {
-            T* const strip = b_copy + (j - col) * most_depth;
+            T* const strip = b_copy + (along ? 0 : j - col) * most_depth;
             if (row == 0 && p.b_transposed) transpose_strip<Operands, width>(p.b, j, {k, k + depth}, cols, strip);
             if (row == 0 && !p.b_transposed)
               copy_depth<Operands, leaves>(b.data, b.stride, depth, p.leaves, piece, strip, width,
@@ -300,12 +306,15 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, const Finish<std:
   };
   // Half a tile, of two leaves, has all its rows: the strip of b beside them is half as wide, and stays nearest.
   constexpr int widest = leaves && kLeafPairs && !kNeon ? 2 : Operands::kWidest;
+  // A row or two leave registers for a wider tile: more sums that do not wait for each other.
+  constexpr int of_few = adjacent_rows || Operands::kCopied ? widest : 4;
+  const bool few = rows <= 2 && !p.b_transposed;
   if (cols <= kLanes<T>)
     run(std::integral_constant<int, 1>{});
-  else if (cols <= 2 * kLanes<T> || widest == 2)
+  else if (cols <= 2 * kLanes<T> || (few ? of_few : widest) == 2)
     run(std::integral_constant<int, 2>{});
-  else if constexpr (widest > 2)
-    run(std::integral_constant<int, widest>{});
+  else if constexpr (of_few > 2)
+    run(std::integral_constant<int, of_few>{});
 }
 
 template <class Operands, class T = typename Operands::Value>

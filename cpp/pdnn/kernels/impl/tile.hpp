@@ -16,7 +16,7 @@ struct Tile {
   Index row_step, depth_step;
   const T* b;
   Index b_stride;
-  Index ahead;  // so many rows of b are fetched before their use, existing or not
+  Index ahead;  // what lies so many elements behind a row of b is fetched with it, existing or not
   const T* start;
   Index start_stride;
   T* c;
@@ -39,6 +39,7 @@ using TileOf = std::conditional_t<leaves, LeafTile<T>, Tile<T>>;
 /// How many rows fill the registers beside a row of b and one broadcast element of a; or as many as the operands say.
 template <class Operands, int vectors>
 inline constexpr int kMostRows = Operands::kRows > 1               ? Operands::kHighest
+                                 : vectors > 2 && !kManyRegisters  ? 2
                                  : vectors == 4                    ? 6
                                  : vectors == 3                    ? 8
                                  : vectors == 2 && !kManyRegisters ? 6
@@ -104,7 +105,7 @@ __attribute__((noinline)) void multiply_tile(const Tile<typename Operands::Value
   if constexpr (pointers) {
     PDNN_UNROLL for (int r = 0; r < rows; ++r) row_of_a[r] = a + r * row_step;
   }
-  const Index ahead = tile.ahead * tile.b_stride;
+  const Index ahead = tile.ahead;
   const char* far = tile.far;
   _Pragma("GCC unroll 2") for (Index k = tile.depth; k > 0; --k) {
     Vector<T> row[vectors];
