@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(teams_of_any_size_agree_bit_for_bit, T, Elements) 
 // A row has the same bits in a batch of any size, however far apart rows of the weight lie: neither the copies that pay
 // for many rows only, nor tiles for a row or two, nor the cuts of a large batch change them.
 BOOST_AUTO_TEST_CASE_TEMPLATE(rows_do_not_depend_on_their_batch, T, Elements) {
-  constexpr Index batch = 600, inputs = 270, outputs = 75, element = sizeof(T);
+  constexpr Index batch = 1400, inputs = 270, outputs = 203, element = sizeof(T);
   const std::vector<T> x = numbers<T>(batch * inputs, 1), dy = numbers<T>(batch * outputs, 2);
   const std::vector<T> b = numbers<T>(outputs, 3), memory = numbers<T>(inputs * 8192 / element, 4);
   for (const Index stride : {outputs, 4096 / element, 8192 / element}) {
@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_do_not_depend_on_their_batch, T, Elements) {
         return dx;
       };
       const std::vector<T> y = forward(0, batch), dx = backward(0, batch);
-      for (const Index rows : {1, 2, 3, 6, 7, 12, 13, 24, 25, 48, 49, 256, 257, 300}) {
+      for (const Index rows : {1, 2, 3, 6, 7, 13, 24, 25, 105, 256, 257, 300}) {
         const Index first = batch - rows - rows % 7;
         BOOST_TEST(same_bits(y.data() + first * outputs, forward(first, rows).data(), rows * outputs),
                    "y of " << rows << " rows, w's " << stride << " apart");

@@ -69,5 +69,18 @@ PDNN_INLINE PlaceEnds place_ends(const LeafSums<T>& leaves, const Piece& piece) 
   return places;
 }
 
+/// Copies the depth of each leaf by itself: copy(from, depth, to). Places of `to` lie `apart` elements apart.
+template <class Operands, bool leaves, class T, class Copy>
+PDNN_INLINE void copy_depth(const T* from, Index stride, Index depth, const LeafSums<T>* sums, const Piece& piece,
+                            T* to, Index apart, Copy copy) {
+  if constexpr (!leaves || Operands::kGroup == 1) return copy(from, depth, to);
+  for (Index leaf = piece.leaf, k = 0; leaf < piece.leaf + piece.leaves; ++leaf) {
+    const Index rows = min(sums->ends[leaf], piece.k + depth) - piece.k - k;
+    copy(from + k * stride, rows, to);
+    to += places_of<Operands>(rows) * apart;
+    k += rows;
+  }
+}
+
 }  // namespace
 }  // namespace pdnn::kernels::impl

@@ -3,13 +3,13 @@
 ///
 /// c [rows, cols] = start + a [rows, depth] b [depth, cols]. A strip of b, one tile wide, is read for every tile of
 /// rows, where it lies or from a compact copy: transposed for dx, padded at the right edge, and for strides that would
-/// waste the caches' sets and a page on every row; if rows of c are few, these are read in place instead, strip after
-/// strip of a piece of the depth, so that each page is read on while it is near. For dw, a is xᵀ, with such strides
-/// read from a copy of a few columns of x. The depth is cut into pieces so that copies fit and a strip stays near; sums
-/// go on in c from piece to piece, in ascending order, so neither the cuts nor the number of workers changes a bit. The
-/// leaves of a batch are cut into pieces of whole nodes of their tree, if these fit: a tile has the sum of its node in
-/// registers in the end, and only sums of pieces wait in memory. Factors that are rounded are rounded in their copies,
-/// and both are copied.
+/// waste the caches' sets and a page on every row. For few rows of c a copy is not worth it: b is read in place, strip
+/// after strip of a piece of the depth, so that its pages stay near. Of many rows, some hundred at a time are
+/// multiplied by all of b. For dw, a is xᵀ, with strides like those read from a copy of a few columns of x. The depth
+/// is cut into pieces so that copies fit and a strip stays near; sums go on in c from piece to piece, in ascending
+/// order, so neither the cuts nor the number of workers changes a bit. The leaves of a batch are cut into pieces of
+/// whole nodes of their tree, if these fit: a tile has the sum of its node in registers in the end, and only sums of
+/// pieces wait in memory. Factors that are rounded are rounded in their copies, and both are copied.
 #include "pdnn/kernels/impl/columns.hpp"
 #include "pdnn/kernels/impl/fetch.hpp"
 #include "pdnn/kernels/impl/parts.hpp"
@@ -24,12 +24,14 @@ namespace {
 inline constexpr Index kMostLeafDepth = 256;  // of one piece with leaves, in places: a multiple of any kLanes
 inline constexpr Index kMostDepth = kVectorBytes == 64 ? 144 : 256;  // of any other: a strip stays nearest
 inline constexpr Index kMostCopiedDepth = 128;  // of a piece that is copied anyway: it stays nearest
-inline constexpr Index kStripBytes = 2048;      // a row of all copied strips that are held at once
-inline constexpr Index kColumnBytes = 192;      // a row of the copied columns of x
-inline constexpr Index kMostCopiedRows = 96;    // of a, where it is copied by rows
-inline constexpr Index kFarBytes = 4096;        // rows of b, or of x for dw, so far apart are copied
-inline constexpr Index kFewRows = 24;           // of c: b's rows, however far apart, are read where they lie
-inline constexpr Index kFarOften = 2048;        // rows of x so far apart too, if kOften strips or more read them
+inline constexpr Index kNearBytes = 1 << 20;    // a larger a is multiplied by some rows, which stay near, at a time
+inline constexpr Index kNearRows = 256;
+inline constexpr Index kStripBytes = 2048;    // a row of all copied strips that are held at once
+inline constexpr Index kColumnBytes = 192;    // a row of the copied columns of x
+inline constexpr Index kMostCopiedRows = 96;  // of a, where it is copied by rows
+inline constexpr Index kFarBytes = 4096;      // rows of b, or of x for dw, so far apart are copied
+inline constexpr Index kFewRows = 24;         // of c: b's rows, however far apart, are read where they lie
+inline constexpr Index kFarOften = 2048;      // rows of x so far apart too, if kOften strips or more read them
 inline constexpr Index kOften = 8;
 inline constexpr Index kSetBytes = 512;  // rows of x a multiple of it apart too: they share a few sets of caches
 inline constexpr Index kAhead = 6;       // rows of b that are fetched before their use, if these are near
@@ -138,19 +140,6 @@ PDNN_INLINE void transpose_strip(const PanelMatrix<const T>& b, Index col, Range
     T* const there = to + (k - depth.begin) / Operands::kGroup * width;
     Operands::template copy_transposed<width>(from.data, from.stride, end - k, cols, there);
     k = end;
-  }
-}
-
-/// Copies the depth of each leaf by itself: copy(from, depth, to). Places of `to` lie `apart` elements apart.
-template <class Operands, bool leaves, class T, class Copy>
-PDNN_INLINE void copy_depth(const T* from, Index stride, Index depth, const LeafSums<T>* sums, const Piece& piece,
-                            T* to, Index apart, Copy copy) {
-  if constexpr (!leaves || Operands::kGroup == 1) return copy(from, depth, to);
-  for (Index leaf = piece.leaf, k = 0; leaf < piece.leaf + piece.leaves; ++leaf) {
-    const Index rows = min(sums->ends[leaf], piece.k + depth) - piece.k - k;
-    copy(from + k * stride, rows, to);
-    to += places_of<Operands>(rows) * apart;
-    k += rows;
   }
 }
 
@@ -287,22 +276,25 @@ template <class Operands, bool adjacent_rows, bool leaves, class T>
 void multiply(Part part, Index rows, Index cols, Product<T> p, const Finish<std::type_identity_t<T>>& finish) {
   if (p.depth == 0) p.a = p.b.data = p.c.data;  // they may be null, where arithmetic is undefined; nothing is read
   [[maybe_unused]] const typename Operands::InUse in_use;
+  const bool large = !adjacent_rows && !Operands::kCopied && rows * p.depth * Index{sizeof(T)} > kNearBytes;
+  const Index together = large ? kNearRows : rows;
   auto run = [&]<int vectors>(std::integral_constant<int, vectors>) {
     Index unit = kTileCols<T, vectors>;
     if (p.c.panel < cols) unit = p.c.panel;
     if (!p.b_transposed && p.b.panel < cols) unit = p.b.panel;
-    Block block = own_block(part, rows, cols, unit, kLanes<T>);
+    const auto [own, all] = own_block(part, rows, cols, unit, kLanes<T>);
     // Columns that are left may go into a narrower tile.
-    const Index left = (block.cols.end - block.cols.begin) % kTileCols<T, vectors>, needs = ceil_div(left, kLanes<T>);
-    if (left > 0 && needs < vectors) {
-      const Block rest{block.rows, {block.cols.end - left, block.cols.end}};
+    const Index left = all.size() % kTileCols<T, vectors>, needs = ceil_div(left, kLanes<T>);
+    const Range rest{all.end - (needs < vectors ? left : 0), all.end};
+    for (Range some = own; some.begin < own.end; some.begin = some.end) {
+      some.end = min(some.begin + together, own.end);
       [&]<int... fewer>(std::integer_sequence<int, fewer...>) {
-        ((needs == fewer + 1 ? multiply_block<Operands, fewer + 1, adjacent_rows, leaves>(p, rest, finish) : void()),
+        ((needs == fewer + 1 ? multiply_block<Operands, fewer + 1, adjacent_rows, leaves>(p, {some, rest}, finish)
+                             : void()),
          ...);
       }(std::make_integer_sequence<int, vectors - 1>{});
-      block.cols.end = rest.cols.begin;
+      multiply_block<Operands, vectors, adjacent_rows, leaves>(p, {some, {all.begin, rest.begin}}, finish);
     }
-    multiply_block<Operands, vectors, adjacent_rows, leaves>(p, block, finish);
   };
   // Half a tile, of two leaves, has all its rows: the strip of b beside them is half as wide, and stays nearest.
   constexpr int widest = leaves && kLeafPairs && !kNeon ? 2 : Operands::kWidest;
