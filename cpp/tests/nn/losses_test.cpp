@@ -194,6 +194,30 @@ BOOST_AUTO_TEST_CASE(logits_of_any_size_give_finite_losses) {
   BOOST_TEST(dy[1] == -1);
 }
 
+// In float the logarithms of many outputs are one, of a product: no more is lost than in double, where each is its own,
+// be they as large as log 2, as small as 10⁻⁴⁰ or of many sizes.
+BOOST_AUTO_TEST_CASE(one_logarithm_of_many_logits_is_the_sum_of_theirs) {
+  for (const Index width : {1, 3, 511, 512, 513, 2000}) {
+    for (const auto& [least, most] : {std::pair{0.0, 0.01}, {0.0, 200.0}, {30.0, 90.0}, {0.0, 6.0}}) {
+      std::vector<float> y, targets;  // what is predicted is right: nothing else is lost
+      for (Index j = 0; j < width; ++j) {
+        const double size = least + (most - least) * static_cast<double>(j * 7919 % width) / static_cast<double>(width);
+        y.push_back(static_cast<float>(j % 2 == 0 ? size : -size));
+        targets.push_back(j % 2 == 0 ? 1.0F : 0.0F);
+      }
+      const Vector same(y.begin(), y.end()), all(targets.begin(), targets.end());
+      Vector rows(2);
+      const LossValue sum = BCEWithLogitsLoss<float>(Reduction::sum)(Member(), {y.data(), 1, {width}},
+                                                                     {nullptr, {targets.data(), 1, width}}, 1,
+                                                                     {nullptr, 1, {width}}, rows.data());
+      const LossValue want = BCEWithLogitsLoss<double>(Reduction::sum)(Member(), {same.data(), 1, {width}},
+                                                                       {nullptr, {all.data(), 1, width}}, 1,
+                                                                       {nullptr, 1, {width}}, rows.data());
+      BOOST_TEST(sum.value == want.value, boost::test_tools::tolerance(1e-13));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(targets_that_do_not_fit_are_refused) {
   BOOST_CHECK_THROW(CrossEntropyLoss<double>(Reduction::mean).check({10}, 9), ValueError);
   BOOST_CHECK_THROW(NLLLoss<double>(Reduction::mean).check({10}, 10), ValueError);

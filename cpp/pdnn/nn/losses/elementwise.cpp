@@ -7,6 +7,8 @@ namespace pdnn::nn {
 
 namespace {
 
+constexpr Index kMostFactors = 512;  // each at most 2, so that their product is finite
+
 double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }  // NaN stays
 
 }  // namespace
@@ -48,7 +50,7 @@ Point BinaryCrossEntropy::at(double y, double t, Index) {
 Point BinaryCrossEntropyWithLogits::at(double y, double t, Index) {
   const double decay = std::exp(-std::abs(y));
   const double sigmoid = y >= 0 ? 1 / (1 + decay) : decay / (1 + decay);
-  return {std::max(y, 0.0) - y * t + std::log1p(decay), sigmoid - t};
+  return {std::max(y, 0.0) - y * t, sigmoid - t, decay};
 }
 
 template <class T, class Function>
@@ -76,11 +78,19 @@ void ElementwiseLoss<T, Function>::compute(const Member& member, const Tensor<co
   for (Index r = mine.begin; r < mine.end; ++r) {
     const T* const row = y.row(r);
     const Index label = target.classes ? target.classes[r] : -1;
-    double loss = 0;
+    double loss = 0, excess = 0;
     for (Index j = 0; j < width; ++j) {
       const double t = !target.classes ? target.values.row(r)[j] : width == 1 ? static_cast<double>(label) : j == label;
       const Point point = function_.at(row[j], t, j);
-      loss += point.loss;
+      if constexpr (!std::is_same_v<Function, BinaryCrossEntropyWithLogits>) {
+        loss += point.loss;
+      } else if constexpr (std::is_same_v<T, double>) {
+        loss += point.loss + std::log1p(point.excess);
+      } else {  // one logarithm, of the product 1 + excess of many
+        loss += point.loss;
+        excess += point.excess + excess * point.excess;
+        if (j + 1 == width || j % kMostFactors == kMostFactors - 1) loss += std::log1p(std::exchange(excess, 0.0));
+      }
       if (dy.wanted()) dy.row(r)[j] = static_cast<T>(scale * each * point.derivative);
     }
     rows[2 * r] = each * loss;

@@ -8,9 +8,9 @@
 
 namespace pdnn::nn {
 
-/// One output's loss and its derivative.
+/// One output's loss and its derivative; log(1 + excess) is also part of the loss.
 struct Point {
-  double loss, derivative;
+  double loss, derivative, excess = 0;
 };
 
 /// (y − t)²
