@@ -76,7 +76,7 @@ PYTHON_MAY_LOOK_AT = {
         *("_core", "advice", "checks", "core", "comm", "exchange", "files", "moved"),
         *("recording", "store", "tensor"),
     ],
-    "models": ["exchange", "nn", "files", "moved"],
+    "models": ["checks", "exchange", "nn", "files", "moved"],
     "optim": ["_core", "checks", "core", "comm", "deferred", "store", "tensor", "nn"],
     "data": ["_core", "checks", "core", "comm", "nn", "moved", "tensor"],
     "datasets": ["checks", "data", "files", "moved", "progress"],

@@ -189,7 +189,7 @@ def _mean(rows: Array, weight: Array | None) -> Array:
 def _errors(name: str, y: Array, prediction: Array) -> Array:
     if y.shape != prediction.shape:
         raise ValueError(
-            f"metrics: {name} compares numbers, and here are class numbers of shape {y.shape} beside outputs "
+            f"metrics: {name} compares numbers, and here are labels of shape {y.shape} beside outputs "
             f"of shape {prediction.shape}"
         )
     errors: Array = prediction.astype(np.float64) - y

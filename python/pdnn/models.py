@@ -11,6 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from pdnn import nn
+from pdnn.checks import flag
 from pdnn.files import safetensors
 from pdnn.moved import moved
 from pdnn.nn.export import classes_of
@@ -63,7 +64,7 @@ def mlp(
         raise ValueError(f"mlp: sizes {sizes}; expected at least an input and an output width")
     if activation not in ACTIVATIONS:
         raise ValueError(f'mlp: activation "{activation}"; expected one of {", ".join(ACTIVATIONS)}')
-    layers: list[nn.Module] = [nn.Flatten()] if flatten else []
+    layers: list[nn.Module] = [nn.Flatten()] if flag("mlp", "flatten", flatten) else []
     for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs, bias), ACTIVATIONS[activation]()]
     return nn.Sequential(*layers[:-1], dtype=dtype, seed=seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
-from pdnn.checks import integer, number
+from pdnn.checks import flag, integer, number
 from pdnn.data import PadCropFlip
 from pdnn.data.images import check_augment
 from pdnn.training import Training
@@ -41,6 +41,8 @@ class Settings(NamedTuple):
         if self.every_seconds is not None:
             number("fit", "every_seconds", self.every_seconds, "a number from 0", lambda found: found >= 0)
         check_augment("fit", self.augment)
+        for name in ("shuffle", "resume", "timeline"):
+            flag("fit", name, getattr(self, name))
         wanted = {
             "resume=True": self.resume,
             "every_steps=": self.every_steps is not None,

@@ -11,7 +11,7 @@ import numpy as np
 
 from pdnn import strategies
 from pdnn._core import EpochSums
-from pdnn.checks import integer, kind_of, number
+from pdnn.checks import flag, integer, kind_of, number
 from pdnn.comm import Communicator, become_world, world
 from pdnn.comm.communicator import check_communicator
 from pdnn.comm.settings import compare
@@ -142,7 +142,7 @@ class Training:
         on_nonfinite: str = "raise",
         metrics: Metrics = (),
     ) -> None:
-        if reproducible and strategy == "fastest":
+        if flag("Trainer", "reproducible", reproducible) and strategy == "fastest":
             raise ValueError(
                 'Trainer: strategy "fastest" goes by measured times, and what it takes decides on the bits; '
                 "with reproducible=True name the strategy"

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import nn, optim
+from pdnn import callbacks, datasets, models, nn, optim, strategies
 from pdnn.comm import run_threads
 from pdnn.data import (
+    BatchSampler,
     DataLoader,
     DataPartitioner,
     Dataset,
+    DistributedSampler,
     RandomSampler,
     Subset,
     minibatches,
@@ -139,6 +141,9 @@ FIT: list[tuple[dict[str, Any], str]] = [
     ({"checkpoint": "unused", "every_steps": 2.5}, "every_steps is 2.5, expected an integer from 1"),
     ({"checkpoint": "unused", "keep": 1.5}, "keep is 1.5, expected an integer from 1"),
     ({"checkpoint": "unused", "every_seconds": "1"}, "every_seconds is '1', expected a number from 0"),
+    ({"shuffle": "no"}, "shuffle is 'no', expected True or False"),
+    ({"resume": "no"}, "resume is 'no', expected True or False"),
+    ({"timeline": 1}, "timeline is 1, expected True or False"),
     ({"augment": 3}, "augment is 3, expected a PadCropFlip or None"),
 ]
 
@@ -408,6 +413,15 @@ def test_a_milestone_is_an_integer() -> None:
         (lambda flag: optim.SGD(network().parameters(), 0.1, 0.9, nesterov=flag), "nesterov"),
         (lambda flag: optim.RMSprop(network().parameters(), centered=flag), "centered"),
         (lambda flag: RandomSampler(range(3), flag), "RandomSampler: replacement"),
+        (lambda flag: network().train(flag), "mode"),
+        (lambda flag: callbacks.CSVLogger("x", append=flag), "append"),
+        (lambda flag: callbacks.EarlyStopping(restore_best=flag), "restore_best"),
+        (lambda flag: BatchSampler(range(3), 2, flag), "drop_last"),
+        (lambda flag: DistributedSampler(range(3), 2, 0, shuffle=flag), "shuffle"),
+        (lambda flag: DistributedSampler(range(3), 2, 0, drop_last=flag), "drop_last"),
+        (lambda flag: strategies.ModelAveraging(same_init=flag), "same_init"),
+        (lambda flag: strategies.ScatterGather(once=flag), "once"),
+        (lambda flag: models.mlp([3, 2], flatten=flag), "flatten"),
     ],
 )
 def test_a_word_is_no_flag(make: Callable[[Any], Any], name: str) -> None:
@@ -416,3 +430,14 @@ def test_a_word_is_no_flag(make: Callable[[Any], Any], name: str) -> None:
             make(wrong)
     for right in (True, False, np.True_, np.False_):
         make(right)
+
+
+def test_a_number_is_no_path() -> None:
+    for read in (datasets.csv, datasets.npz, pdnn.load_model):
+        with pytest.raises(TypeError):
+            read(9)
+
+
+def test_a_strategy_is_spelled_by_a_string() -> None:
+    with pytest.raises(TypeError, match="strategy 3 is of type int, expected a string"):
+        strategies.parse(3)  # type: ignore[arg-type]

@@ -210,7 +210,7 @@ def test_wrong_metrics_are_refused(wrong: object, error: type[Exception], words:
 
 def test_metrics_that_do_not_fit_say_so() -> None:
     classifier = trainer(nn.CrossEntropyLoss(), 7)
-    with pytest.raises(ValueError, match="r2 compares numbers, and here are class numbers"):
+    with pytest.raises(ValueError, match="r2 compares numbers, and here are labels"):
         classifier.evaluate(X, LABELS, metrics=["r2"])
     with pytest.raises(ValueError, match="top9 of a model with 7 outputs"):
         classifier.evaluate(X, LABELS, metrics=["top9"])

@@ -711,3 +711,10 @@ def test_the_example_shows_the_same_by_both_libraries(
     assert len(ours) > 10
     for own, expected in zip(ours, theirs, strict=True):
         assert own == expected or float(own) == pytest.approx(float(expected), rel=0.1, abs=0.02)
+
+
+def test_lbfgs_leaves_nothing_of_an_earlier_fit() -> None:
+    model = MLPClassifier((8,), max_iter=3, random_state=0).fit(DIGITS[:60], DIGIT[:60])
+    model.set_params(solver="lbfgs").fit(DIGITS[:60], DIGIT[:60])
+    for name in ("stopped_", "loss_curve_", "best_loss_", "validation_scores_", "best_validation_score_"):
+        assert not hasattr(model, name)

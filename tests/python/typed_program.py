@@ -91,6 +91,8 @@ def by_hand(train: Dataset) -> None:
         loss.backward()
         optimizer.step()
         print(ddp.allreduce(loss.item(), op=ddp.Average))
+    state = ddp.State(model=net, epoch=0)
+    state.epoch += 1
     for name, parameter in net.named_parameters():
         print(name, parameter.data.mean(), parameter.grad.shape)
 

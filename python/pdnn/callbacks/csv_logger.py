@@ -6,6 +6,7 @@ import io
 import os
 
 from pdnn.callbacks.base import Callback
+from pdnn.checks import flag
 from pdnn.files.atomic import named
 from pdnn.trainer import Trainer
 
@@ -26,7 +27,7 @@ class CSVLogger(Callback):
 
     def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
         self.path = os.path.abspath(path)  # of a number, which would be an open file's, an error
-        self.append = append
+        self.append = flag(self, "append", append)
         self._last = -1, 0  # the last line's epoch, and where it begins
 
     def on_train_begin(self, trainer: Trainer) -> None:

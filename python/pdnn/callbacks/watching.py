@@ -8,7 +8,7 @@ from math import isnan
 from pathlib import Path
 
 from pdnn.callbacks.base import Callback
-from pdnn.checks import integer, number
+from pdnn.checks import flag, integer, number
 from pdnn.files import safetensors
 from pdnn.metrics import rises
 from pdnn.store import Array
@@ -112,7 +112,7 @@ class EarlyStopping(_Watching):
     ) -> None:
         super().__init__(monitor, mode, min_delta)
         self.patience = integer(self, "patience", patience, 1)
-        self.restore_best = restore_best
+        self.restore_best = flag(self, "restore_best", restore_best)
         self._kept: tuple[Array, Array] | None = None
 
     def on_train_begin(self, trainer: Trainer) -> None:

@@ -8,7 +8,7 @@ from operator import index
 
 import numpy as np
 
-from pdnn.checks import integer, number
+from pdnn.checks import flag, integer, number
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Indices
 from pdnn.data.dataset import Dataset, Subset
@@ -57,7 +57,7 @@ class DistributedSampler:
     Raises
     ------
     TypeError
-        If a number is no integer.
+        If a number is no integer, or `shuffle` or `drop_last` no bool.
     ValueError
         If the rank is none of the replicas, `seed` is negative, or `mode` is none of these or contradicts
         `drop_last`.
@@ -81,6 +81,7 @@ class DistributedSampler:
         num_replicas = integer(self, "num_replicas", num_replicas, 1)
         if integer(self, "rank", rank, 0) >= num_replicas:
             raise ValueError(f"DistributedSampler: rank is {rank}, expected 0 to {num_replicas - 1}")
+        drop_last = flag(self, "drop_last", drop_last)
         if mode is None:
             mode = "drop" if drop_last else "pad"
         if mode not in MODES or (drop_last and mode != "drop"):
@@ -89,7 +90,7 @@ class DistributedSampler:
         self.dataset = dataset
         self.num_replicas = num_replicas
         self.rank = rank
-        self.shuffle = shuffle
+        self.shuffle = flag(self, "shuffle", shuffle)
         self.seed = integer(self, "seed", seed, 0)
         self.drop_last = mode == "drop"
         self.mode = mode
@@ -152,7 +153,7 @@ class DataPartitioner:
         self.partitions = [order[begin:end] for begin, end in pairwise(cuts)]
 
     def use(self, partition: int) -> Subset:
-        """The share of this number, from 0."""
+        """The share of this number, from 0; of one below 0, from the end."""
         parts = len(self.partitions)
         if not -parts <= index(partition) < parts:
             raise IndexError(f"DataPartitioner: there is no part {partition}; it has {parts}, from 0 on")

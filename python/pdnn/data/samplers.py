@@ -124,7 +124,7 @@ class BatchSampler:
     def __init__(self, sampler: Sampler, batch_size: int, drop_last: bool) -> None:
         self.sampler = sampler
         self.batch_size = integer(self, "batch_size", batch_size, 1)
-        self.drop_last = drop_last
+        self.drop_last = flag(self, "drop_last", drop_last)
 
     def __len__(self) -> int:
         """Batches of an epoch."""

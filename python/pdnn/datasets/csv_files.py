@@ -160,7 +160,7 @@ def _read(
 ) -> _Table:
     from csv import Error  # here, because `import pdnn` is to be quick
 
-    with open(path, encoding="utf-8-sig", newline="") as file:
+    with open(os.fspath(path), encoding="utf-8-sig", newline="") as file:  # a number would be an open file's
         try:
             alone = isinstance(target, Sequence) and not target
             delimiter = _delimiter(path, list(islice(file, 20)), alone)

@@ -129,7 +129,7 @@ def read_idx(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
     ValueError
         With the file's name, if the file is anything else: cut short, too long, damaged, another format.
     """
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:
         stored = os.fstat(file.fileno()).st_size
         if file.peek(2)[:2] != b"\x1f\x8b":
             return _parse(file, stored, False, str(path))

@@ -57,7 +57,7 @@ def npz(
     """
     from zipfile import BadZipFile, ZipFile
 
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:
         try:
             archive = ZipFile(file)
             return both(str(path), train, lambda is_train: _part(archive, is_train, str(path), scale))

@@ -6,7 +6,7 @@ import copy
 import functools
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,11 @@ class State:
     >>> state.epoch += 1
     >>> state.commit()
     """
+
+    if TYPE_CHECKING:  # what it was given
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __init__(self, **values: Any) -> None:
         taken = {"commits", "seconds", "nbytes", "failures", "commit", "restore"} & set(values)

@@ -63,7 +63,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
     FileNotFoundError
         If there is no such file.
     """
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size  # of this file, which another may replace meanwhile
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(MAX_HEADER, size - 8):

@@ -60,7 +60,8 @@ def run(
     Raises
     ------
     Exception
-        The first error of a rank; its ``__cause__`` shows the traceback there. The other ranks are ended.
+        The first error of a rank; of an MPI rank its ``__cause__`` shows the traceback there. The other ranks
+        are ended.
     TimeoutError
         If the ranks had not ended after `timeout` seconds; it says which waited for which.
     CommunicationError

@@ -148,8 +148,9 @@ class Conv2d(_Conv):
     TypeError
         If a number of channels or groups is no integer, or bias no bool.
     ValueError
-        If a number of channels, of the kernel, stride or dilation is below 1, one of the padding below 0, one
-        is above 2**31 - 1, or the groups do not divide both numbers of channels.
+        If a number of channels, of the kernel, stride or dilation is below 1, one of the padding below 0,
+        one of the kernel, stride, padding or dilation above 2**31 - 1, or the groups do not divide both
+        numbers of channels.
     """
 
     _axes = 2

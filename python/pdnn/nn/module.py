@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 
 from pdnn.advice import MODULE, Advising
-from pdnn.checks import integer
+from pdnn.checks import flag, integer
 from pdnn.core import DTYPES as DTYPES
 from pdnn.core import CoreLayer, Width, core_for, model_dtype
 from pdnn.files import safetensors
@@ -106,7 +106,7 @@ class Module(Advising):
     def train(self: Self, mode: bool = True) -> Self:
         """Sets training mode (dropout drops) or evaluation mode, here and inside; returns self."""
         for module in self.modules():
-            module.training = mode
+            module.training = flag(self, "mode", mode)
         return self
 
     def eval(self: Self) -> Self:

@@ -51,7 +51,8 @@ class Sequential(Exportable):
     TypeError
         If a layer is not a Module, or the seed no integer.
     ValueError
-        If a layer appears twice or belongs to another model, or the dtype is none of these.
+        If a layer appears twice, or the dtype is none of these; at first use, if one appears in inner ones,
+        too, or belongs to another model of which this one has not all.
     """
 
     def __init__(self, *layers: Module, dtype: npt.DTypeLike | None = None, seed: int | None = None) -> None:

@@ -164,8 +164,8 @@ class Optimizer(ParameterGroups):
         Raises
         ------
         TypeError, ValueError
-            If it is no mapping, a name is missing, a number is none, or it is another rule's, or of a model
-            of another size.
+            If it is no mapping, a name is missing, a number is none, or its arrays have other names or
+            shapes, as those of most other rules and of models of another size.
         """
         where = f"{type(self).__name__}.load_state_dict"
         check_mapping(where, state)

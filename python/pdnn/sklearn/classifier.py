@@ -112,7 +112,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         Where X had names.
     out_activation_ : "softmax" or "logistic"
     stopped_ : bool
-        Whether the last fit, or calls of `partial_fit`, ended for lack of improvement.
+        Whether the last fit, or calls of `partial_fit`, ended for lack of improvement. After "lbfgs", which
+        has no epochs, there is neither this nor `loss_curve_`, `best_loss_` and those of validation.
 
     Examples
     --------

@@ -25,6 +25,17 @@ from pdnn.store import Array
 Self = TypeVar("Self", bound="Perceptron")
 
 
+_OF_EPOCHS = (
+    "_progress",
+    "stopped_",
+    "loss_curve_",
+    "best_loss_",
+    "validation_scores_",
+    "best_validation_score_",
+)
+"""What a fit by epochs leaves, and one by "lbfgs" does not."""
+
+
 class Perceptron(QuasiNewton):
     """Base of both estimators."""
 
@@ -131,7 +142,8 @@ class Perceptron(QuasiNewton):
             self.model_ = build(widths, activations, law, dropout, self.batch_norm, sync, dtype, random)
             self.model_.classes = self._names()
         if self.solver == "lbfgs":
-            self.__dict__.pop("_progress", None)  # of another network, or of other parameters
+            for name in _OF_EPOCHS:  # of another network, or of other parameters
+                self.__dict__.pop(name, None)
             self._minimize(table, workers.threads)
             return self
         if new or "_progress" not in vars(self):  # or fitted by "lbfgs" before

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pdnn import _core
-from pdnn.checks import integer
+from pdnn.checks import flag, integer
 from pdnn.strategies.base import (
     CostModel,
     Engine,
@@ -75,6 +75,7 @@ class ModelAveraging(Strategy):
 
     def __post_init__(self) -> None:
         take_codec(self)
+        flag(self, "same_init", self.same_init)
         if self.every is not None:
             integer(self, "every", self.every, 1)
         if self.by not in ("all_reduce", "master"):

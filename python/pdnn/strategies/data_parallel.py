@@ -8,7 +8,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from pdnn import _core
-from pdnn.checks import integer
+from pdnn.checks import flag, integer
 from pdnn.strategies.base import (
     CostModel,
     Engine,
@@ -82,6 +82,9 @@ class DataParallel(Strategy):
 
     def __post_init__(self) -> None:
         take_codec(self)
+        for name in ("shared_memory", "error_feedback"):
+            if (given := getattr(self, name)) is not None:
+                flag(self, name, given)
         if self.average not in ("mean", "sum"):
             raise ValueError(f'DataParallel: average "{self.average}"; expected "mean" or "sum"')
         if self.bucket_bytes is not None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from pdnn import _core
+from pdnn.checks import flag
 from pdnn.strategies.base import CostModel, Engine, Strategy
 from pdnn.strategies.engines import Serial
 from pdnn.strategies.step_cost import StepCost
@@ -25,6 +26,10 @@ class ScatterGather(Strategy):
     once: bool = False
 
     pattern = r"scatter-gather(:once)?"
+
+    def __post_init__(self) -> None:
+        flag(self, "once", self.once)
+
     examples = ("scatter-gather",)
     root_updates = True
 

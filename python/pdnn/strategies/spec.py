@@ -28,9 +28,13 @@ def parse(spec: str) -> Strategy:
 
     Raises
     ------
+    TypeError
+        If it is no string.
     ValueError
         If it is none of them.
     """
+    if not isinstance(spec, str):
+        raise TypeError(f"strategy {spec!r} is of type {type(spec).__name__}, expected a string")
     words = spec.strip()
     if spec in ("auto", "fastest"):
         raise ValueError(f'strategy "{spec}" is chosen when `fit` begins, and means nothing here; name one')
