@@ -228,7 +228,8 @@ void bind_errors(py::module_& m) {
     } catch (const OutOfMemory&) {
       throw;  // which says how much
     } catch (const std::bad_alloc&) {
-      PyErr_SetString(PyExc_MemoryError, "no memory for what was asked for, such as so many threads, leaves, micro-batches or rows");
+      PyErr_SetString(PyExc_MemoryError,
+                      "no memory for what was asked for, such as so many threads, leaves, micro-batches or rows");
     }
   });
   failed.attr("__doc__") = "The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.";
