@@ -4,8 +4,8 @@
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
+#include <string_view>
 #include <thread>
 
 #include "pdnn/core/errors.hpp"
@@ -22,9 +22,10 @@ double seconds_from_environment(const char* name, double otherwise, const char* 
   const char* text = std::getenv(name);
   if (!text || *text == '\0') return otherwise;
   double seconds = -1;
-  const char* const last = text + std::strlen(text);
-  const char* first = text + std::strspn(text, " \t");
-  if (*first == '+' && first[1] != '-') ++first;
+  std::string_view number(text);
+  number.remove_prefix(std::min(number.find_first_not_of(" \t"), number.size()));
+  if (number.starts_with('+') && !number.starts_with("+-")) number.remove_prefix(1);
+  const char *const first = number.data(), *const last = first + number.size();
   const auto [end, error] = std::from_chars(first, last, seconds);  // in no locale
   require(error == std::errc() && end == last && seconds >= 0, name, ": \"", text, "\" is not a number of seconds; 0 ",
           zero);
