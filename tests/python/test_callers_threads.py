@@ -176,3 +176,28 @@ def test_what_would_disturb_a_fit_of_another_thread_is_refused(tmp_path: Path) -
     assert trainer.epoch == 1
     for call in calls.values():
         call()
+
+
+def test_a_step_with_another_rate_waits_for_no_backward_pass() -> None:
+    net, loss = network(), nn.CrossEntropyLoss()
+    sgd = optim.SGD(net.parameters(), lr=0.1)
+    sgd.step()
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hook(parameter: object) -> None:
+        inside.set()
+        assert go_on.wait(60)
+
+    next(iter(net.parameters())).register_post_accumulate_grad_hook(hook)
+    back = threading.Thread(target=lambda: loss(net(X), Y).backward())
+    back.start()
+    try:
+        assert inside.wait(60)
+        sgd.param_groups[0]["lr"] = 0.05
+        step = threading.Thread(target=sgd.step, daemon=True)
+        step.start()
+        step.join(20)
+        assert not step.is_alive()
+    finally:
+        go_on.set()
+        back.join()

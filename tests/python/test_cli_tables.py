@@ -393,3 +393,7 @@ def test_numbers_that_saved_weights_cannot_hold_are_not_standardized(scale: floa
         TargetStandardization(pdnn.data.Dataset(x, x[:, :1]), nn.MSELoss(), model)
     x[:, 0] = abs(scale)  # a constant counts nothing
     Standardization(pdnn.data.Dataset(x, np.zeros(20))).check(dtype)
+    if dtype == "float32":
+        x[:, 0] = 1e39  # infinite there
+        with pytest.raises(ValueError, match=r'column "0" .* beyond the range'):
+            Standardization(pdnn.data.Dataset(x, np.zeros(20))).check(dtype)

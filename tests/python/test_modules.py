@@ -282,6 +282,14 @@ def test_copies_of_an_unused_model_draw_its_values(duplicate: Callable[[Any], An
         assert make().fingerprint() == want
 
 
+def test_parts_of_a_copied_model_differ() -> None:
+    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    twin = copy.deepcopy(net)
+    for each in (net, twin):
+        assert not np.array_equal(each[0].flat_parameters, each[1].flat_parameters)
+    np.testing.assert_array_equal(net[1].flat_parameters, twin[1].flat_parameters)
+
+
 def test_a_trainer_takes_what_has_a_static_form() -> None:
     class Twice(nn.Linear):
         def forward(self, x: object) -> object:

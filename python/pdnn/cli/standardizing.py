@@ -57,6 +57,8 @@ class Standardization:
         varies = np.isfinite(self.deviation)  # what is constant counts nothing
         means, sizes = np.where(varies, np.abs(self.mean), 0.0), np.where(varies, self.deviation, 1.0)
         outside = (np.maximum(means, sizes) > MOST[dtype]) | (sizes < 1 / MOST[dtype])
+        if dtype != "float64":
+            outside |= np.abs(self.mean) > 3e38  # infinite there, and 0 times infinity is NaN
         if outside.any():
             column = int(outside.argmax())
             raise ValueError(

@@ -46,12 +46,12 @@ def manual_seed(seed: int) -> None:
 
 
 def settled_seed(modules: Iterable[Any]) -> int:
-    """The seed of a model without memory, for its copies, too; its other modules draw none of their own."""
+    """The seed of a model without memory, for its copies, too; its other modules get some that follow."""
     model, *parts = modules
     seed = int(next_seed() if model.seed is None else model.seed)
-    for module in (model, *parts):
+    for number, module in enumerate((model, *parts)):
         if module.seed is None and module._place is None:
-            module.seed = seed
+            module.seed = (seed + number * GOLDEN_RATIO) % 2**64
     return seed
 
 

@@ -102,7 +102,7 @@ class LBFGS(ClosureOptimizer):
     # ---- steps
 
     def step(self, closure: Closure) -> float:  # type: ignore[override]
-        """One step: up to `max_iter` iterations.
+        """One step: up to `max_iter` iterations. Steps of a model are for one thread at a time.
 
         Parameters
         ----------
@@ -136,8 +136,7 @@ class LBFGS(ClosureOptimizer):
             core.steps += 1
             return loss, store.flat_gradients
 
-        with store.turn():  # as closures leave the gradient in the model
-            return self.minimize(evaluate)
+        return self.minimize(evaluate)
 
     def minimize(self, evaluate: Callable[[], tuple[float, Array]]) -> float:
         """One step; `evaluate` gives the loss and the gradient, shape (count,), at the parameters."""

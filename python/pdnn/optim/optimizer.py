@@ -295,8 +295,9 @@ class Optimizer(ParameterGroups):
             raise self._elsewhere()
         if groups == self._synced:
             return
-        with self.store().turn():  # until the first step of another thread has made the state
-            pass
+        if not self._synced:
+            with self.store().turn():  # until the first step of another thread has made the state
+                pass
         if self.store() is not store:
             raise self._elsewhere()
         for group in self.param_groups:

@@ -4,7 +4,7 @@
 /// c [rows, cols] = start + a [rows, depth] b [depth, cols]. A strip of b, one tile wide, is read for every tile of
 /// rows, where it lies or from a compact copy: transposed for dx, padded at the right edge, and for strides that would
 /// waste the caches' sets and a page on every row. For few rows of c a copy is not worth it: b is read in place, strip
-/// after strip of a piece of the depth, so that its pages stay near. Of many rows, some hundred at a time are
+/// after strip of a piece of the depth, so that its pages stay near. Of a large a, 256 rows at a time are
 /// multiplied by all of b. For dw, a is xᵀ, with strides like those read from a copy of a few columns of x. The depth
 /// is cut into pieces so that copies fit and a strip stays near; sums go on in c from piece to piece, in ascending
 /// order, so neither the cuts nor the number of workers changes a bit. The leaves of a batch are cut into pieces of
