@@ -141,10 +141,11 @@ class PDNN_API Sequential {
   /// The same as a vector.
   std::vector<T> predict(const Samples& x) const;
 
+  /// The model that another refers to.
+  explicit Sequential(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   const std::shared_ptr<Impl>& impl() const { return impl_; }
 
  private:
-  explicit Sequential(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };
 

@@ -202,16 +202,9 @@ Request Communicator::begin(const Call& call) {
   }
   if (size_ > 1 || call.kind == Kind::send || call.kind == Kind::recv) {
     count({.bytes = bytes_sent(call)});
-    const std::uint64_t entry = enter(call);
-    Request request;
-    try {
-      request = start(call);
-    } catch (...) {
-      record_.leave(entry);
-      throw;
-    }
-    request.entry_ = entry;
-    if (!request.pending()) record_.leave(entry);
+    RecordedCall recorded(record_, enter(call));
+    Request request = start(call);
+    if (request.pending()) request.entry_ = recorded.keep();
     return request;
   }
   if (call.in.bytes() > 0 && call.out.bytes() > 0 && call.out.data != call.in.data)

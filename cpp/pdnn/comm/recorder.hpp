@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pdnn/comm/process.hpp"
@@ -211,21 +212,29 @@ class RecordedGroup {
   Index calls_ = 0;
 };
 
-/// A collective wait is on record as long as it lives.
-class RecordedWait {
+/// A call that has entered the record leaves it when this ends, however it ends, unless it is kept.
+class RecordedCall {
  public:
-  RecordedWait(RecordedGroup& group, const Entry& entry) : group_(group), entry_(group.enter(entry, true)) {
-    if (entry_ != 0) group.recorder()->waits(entry_);
-  }
-  RecordedWait(const RecordedWait&) = delete;
-  RecordedWait& operator=(const RecordedWait&) = delete;
-  ~RecordedWait() { group_.leave(entry_); }
+  RecordedCall(RecordedGroup& group, std::uint64_t entry) : group_(group), entry_(entry) {}
+  RecordedCall(const RecordedCall&) = delete;
+  RecordedCall& operator=(const RecordedCall&) = delete;
+  ~RecordedCall() { group_.leave(entry_); }
 
   std::uint64_t entry() const { return entry_; }
+  /// Another will say that it leaves. Returns the entry.
+  std::uint64_t keep() { return std::exchange(entry_, 0); }
 
  private:
   RecordedGroup& group_;
   std::uint64_t entry_;
+};
+
+/// A collective wait is on record as long as it lives.
+class RecordedWait : public RecordedCall {
+ public:
+  RecordedWait(RecordedGroup& group, const Entry& call) : RecordedCall(group, group.enter(call, true)) {
+    if (entry() != 0) group.recorder()->waits(entry());
+  }
 };
 
 /// Numbers put together to another one.

@@ -26,21 +26,16 @@ bool SharedBarrier::all_here() const {
 
 void SharedBarrier::wait(const char* call) {
   constexpr int kLooks = 200;  // before anything costs more than a look
+  const RecordedCall recorded(record_, entry_);
   for (int look = 0; look < kLooks; ++look)
-    if (all_here()) return record_.leave(entry_);
+    if (all_here()) return;
   if (entry_ != 0) record_.recorder()->waits(entry_);
-  try {
-    Waiting waiting;
-    while (!all_here()) {
-      comm_.check_others();
-      if (waiting.seconds() > comm_.timeout()) comm_.give_up(comm_.time_out_message(call, missing()));
-      if (waiting.pause()) comm_.look_for_stall(waiting.seconds(), entry_);
-    }
-  } catch (...) {
-    record_.leave(entry_);
-    throw;
+  Waiting waiting;
+  while (!all_here()) {
+    comm_.check_others();
+    if (waiting.seconds() > comm_.timeout()) comm_.give_up(comm_.time_out_message(call, missing()));
+    if (waiting.pause()) comm_.look_for_stall(waiting.seconds(), entry_);
   }
-  record_.leave(entry_);
 }
 
 std::string SharedBarrier::missing() const {

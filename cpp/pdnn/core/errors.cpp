@@ -8,12 +8,10 @@ namespace pdnn::words {
 
 namespace {
 
-using Digits = std::array<char, 32>;
-
 /// As printf's %g where that tells the number from all others, else with as many more digits as do.
 template <class Number>
 void append_digits(std::string& text, Number number) {
-  Digits digits;
+  std::array<char, 32> digits;
   char* const begin = digits.data();
   char* end = begin;
   Number read{};

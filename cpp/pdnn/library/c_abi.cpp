@@ -5,8 +5,7 @@
 #include <variant>
 
 #include "pdnn/core/errors.hpp"
-#include "pdnn/library/json.hpp"
-#include "pdnn/library/safetensors.hpp"
+#include "pdnn/library/sequential.hpp"
 #include "pdnn/pdnn.h"
 #include "pdnn/pdnn.hpp"
 
@@ -61,11 +60,6 @@ pdnn_model* held(pdnn::Sequential<T> model) {
   return new pdnn_model{std::move(model), std::move(names)};
 }
 
-bool is_double(const pdnn::library::Json& architecture) {
-  const auto* const dtype = architecture.find_as<std::string>("dtype");
-  return dtype && *dtype == "float64";
-}
-
 pdnn::Samples read_samples(const pdnn_samples& x) {
   require(x.rank >= 1 && x.rank <= 3, "samples: rank ", x.rank, "; expected 1 to 3");
   const std::vector<Index> shape(x.shape, x.shape + x.rank);
@@ -106,7 +100,7 @@ pdnn_status pdnn_model_create(const char* architecture, uint64_t seed, pdnn_mode
   return guarded([&] {
     pdnn_model*& made = given("model", model) = nullptr;
     const std::string text = &given("architecture", architecture);
-    const bool wide = is_double(pdnn::library::Json::parse("architecture", text));
+    const bool wide = pdnn::library::is_double(pdnn::library::Json::parse("architecture", text));
     made = wide ? held(pdnn::Sequential<double>::from_json(text, seed))
                 : held(pdnn::Sequential<float>::from_json(text, seed));
   });
@@ -115,13 +109,9 @@ pdnn_status pdnn_model_create(const char* architecture, uint64_t seed, pdnn_mode
 pdnn_status pdnn_model_load(const char* path, pdnn_model** model) {
   return guarded([&] {
     pdnn_model*& made = given("model", model) = nullptr;
-    const std::string name = &given("path", path);
-    const auto metadata = pdnn::library::read_safetensors(name).metadata;
-    const bool wide = std::ranges::any_of(metadata, [](const auto& entry) {
-      return entry.first == "pdnn.architecture" &&
-             is_double(pdnn::library::Json::parse("its architecture", entry.second));
-    });
-    made = wide ? held(pdnn::Sequential<double>::load(name)) : held(pdnn::Sequential<float>::load(name));
+    const pdnn::library::ModelFile file(&given("path", path));
+    made = file.is_double() ? held(pdnn::Sequential<double>(file.model<double>()))
+                            : held(pdnn::Sequential<float>(file.model<float>()));
   });
 }
 

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "pdnn/library/build.hpp"
-#include "pdnn/library/safetensors.hpp"
 #include "pdnn/library/sha256.hpp"
 
 namespace pdnn {
@@ -130,7 +129,50 @@ Index described(const Json& architecture) {
   return nn::total(network->parameters()) + nn::total(network->buffers());
 }
 
+/// What f returns; its error names the file.
+template <class F>
+auto of_file(const std::string& path, F f) {
+  try {
+    return f();
+  } catch (const ValueError& error) {
+    throw std::runtime_error(message(path, ": ", error.what()));
+  }
+}
+
 }  // namespace
+
+bool is_double(const Json& architecture) {
+  const auto* const dtype = architecture.find_as<std::string>("dtype");
+  return dtype && *dtype == "float64";
+}
+
+ModelFile::ModelFile(std::string path)
+    : path_(std::move(path)), file_(read_safetensors(path_)), architecture_(of_file(path_, [this] {
+        const auto found =
+            std::ranges::find(file_.metadata, kArchitecture, &std::pair<std::string, std::string>::first);
+        require(found != file_.metadata.end(), "holds no pdnn architecture");
+        return Json::parse("its architecture", found->second);
+      })) {}
+
+bool ModelFile::is_double() const { return library::is_double(architecture_); }
+
+template <class T>
+std::shared_ptr<typename Sequential<T>::Impl> ModelFile::model() const {
+  return of_file(path_, [this] {
+    Index held = 0;
+    for (const StoredArray& array : file_.arrays) held += element_count(array.shape);
+    const Index expected = described<T>(architecture_);
+    require(expected == held, "its architecture has ", expected, " parameters and buffers, its data ", held);
+    auto impl = make_model<T>(architecture_, std::nullopt);
+    take_values(file_, *impl->model);
+    impl->metadata = file_.metadata;
+    std::erase_if(impl->metadata, [](const auto& entry) { return entry.first == kArchitecture; });
+    return impl;
+  });
+}
+
+template std::shared_ptr<Sequential<float>::Impl> ModelFile::model<float>() const;
+template std::shared_ptr<Sequential<double>::Impl> ModelFile::model<double>() const;
 
 }  // namespace library
 
@@ -153,24 +195,7 @@ Sequential<T> Sequential<T>::from_json(const std::string& architecture, std::uin
 
 template <class T>
 Sequential<T> Sequential<T>::load(const std::string& path) {
-  const library::StoredFile file = library::read_safetensors(path);
-  try {
-    const auto found =
-        std::ranges::find(file.metadata, library::kArchitecture, &std::pair<std::string, std::string>::first);
-    require(found != file.metadata.end(), "holds no pdnn architecture");
-    const library::Json architecture = library::Json::parse("its architecture", found->second);
-    Index held = 0;
-    for (const library::StoredArray& array : file.arrays) held += element_count(array.shape);
-    const Index described = library::described<T>(architecture);
-    require(described == held, "its architecture has ", described, " parameters and buffers, its data ", held);
-    auto impl = library::make_model<T>(architecture, std::nullopt);
-    library::take_values(file, *impl->model);
-    impl->metadata = file.metadata;
-    std::erase_if(impl->metadata, [](const auto& entry) { return entry.first == library::kArchitecture; });
-    return Sequential(std::move(impl));
-  } catch (const ValueError& error) {
-    throw std::runtime_error(message(path, ": ", error.what()));
-  }
+  return Sequential(library::ModelFile(path).model<T>());
 }
 
 template <class T>

@@ -3,6 +3,7 @@
 #include "pdnn/data/source.hpp"
 #include "pdnn/engine/evaluator.hpp"
 #include "pdnn/library/json.hpp"
+#include "pdnn/library/safetensors.hpp"
 #include "pdnn/nn/model.hpp"
 #include "pdnn/pdnn.hpp"
 
@@ -17,6 +18,27 @@ struct Sequential<T>::Impl {
 };
 
 namespace library {
+
+/// A file that `save` wrote, read once. Errors name it.
+class ModelFile {
+ public:
+  /// std::runtime_error if there is no such file, or it is damaged.
+  explicit ModelFile(std::string path);
+
+  /// Whether its model is a Sequential<double>.
+  bool is_double() const;
+  /// std::runtime_error if its model is another, or it is damaged.
+  template <class T>
+  std::shared_ptr<typename Sequential<T>::Impl> model() const;
+
+ private:
+  std::string path_;
+  StoredFile file_;
+  Json architecture_;
+};
+
+/// Whether an architecture says so.
+bool is_double(const Json& architecture);
 
 /// The samples as the core reads them. ValueError if they are no such samples.
 data::Samples core_samples(const Samples& x);

@@ -1,6 +1,8 @@
 /// The C interface: what it says of a model, and what it refuses.
 #include <boost/test/unit_test.hpp>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "pdnn/pdnn.h"
@@ -60,6 +62,21 @@ BOOST_AUTO_TEST_CASE(a_model_without_arrays_is_loaded_with_its_element) {
   BOOST_TEST(element == PDNN_FLOAT64);
   pdnn_model_free(model);
   pdnn_model_free(again);
+}
+
+BOOST_AUTO_TEST_CASE(a_file_with_no_architecture_that_can_be_read_is_named) {
+  const std::string path = (std::filesystem::temp_directory_path() / "pdnn_c_abi_test_damaged.safetensors").string();
+  for (const char* architecture : {"damaged", "[]", R"({\"dtype\": \"float64\"})"}) {
+    const std::string header = R"({"__metadata__": {"pdnn.architecture": ")" + std::string(architecture) + R"("}})";
+    const std::uint64_t length = header.size();
+    std::string text(sizeof length, ' ');
+    std::memcpy(text.data(), &length, sizeof length);
+    std::ofstream(path, std::ios::binary) << text << header;
+    pdnn_model* model = nullptr;
+    BOOST_TEST(pdnn_model_load(path.c_str(), &model) == PDNN_FAILED);
+    BOOST_TEST(std::string(pdnn_last_error()).starts_with(path + ": "), pdnn_last_error());
+  }
+  std::filesystem::remove(path);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -49,14 +49,14 @@ class Standardization:
         if not len(rows):
             raise ValueError("--standardize: the training data have no rows")
         # rounding may give a constant a deviation above 0; divided by infinity, it counts nothing
-        self.mean, self.deviation = Moments.of(whole.x[rows], constant=np.inf)
+        self.moments = Moments.of(whole.x[rows], constant=np.inf)
+        self.mean, self.deviation = self.moments
         self.columns = whole.columns or [str(column) for column in range(whole.x.shape[1])]
 
     def check(self, dtype: str) -> None:
         """Raises ValueError if a model of this dtype cannot tell the numbers of a column apart `within`."""
-        varies = np.isfinite(self.deviation)  # what is constant counts nothing
-        means, sizes = np.where(varies, np.abs(self.mean), 0.0), np.where(varies, self.deviation, 1.0)
-        outside = (np.maximum(means, sizes) > MOST[dtype]) | (sizes < 1 / MOST[dtype])
+        constant = np.isinf(self.deviation)
+        outside = self.moments.beyond(MOST[dtype]) & ~constant  # that counts nothing
         if dtype != "float64":
             outside |= np.abs(self.mean) > 3e38  # infinite there, and 0 times infinity is NaN
         if outside.any():
@@ -110,6 +110,10 @@ class Moments(NamedTuple):
         mean, deviation = (np.ldexp(each, power) for each in (scaled.mean(axis=0), scaled.std(axis=0)))
         return cls(mean, np.where(varies, deviation, constant))
 
+    def beyond(self, most: float) -> Array:
+        """Which means and deviations are larger than `most`, or deviations smaller than 1 / most."""
+        return (np.maximum(np.abs(self.mean), self.deviation) > most) | (self.deviation < 1 / most)
+
     @property
     def far(self) -> bool:
         """Whether a network that begins near 0 has far to go."""
@@ -157,8 +161,7 @@ class TargetStandardization:
         if not len(data):
             raise ValueError("--standardize-target: the training data have no rows")
         self.moments = target_moments(data)
-        sizes, most = self.moments.deviation, MOST[model.dtype]
-        if ((np.maximum(np.abs(self.moments.mean), sizes) > most) | (sizes < 1 / most)).any():
+        if self.moments.beyond(MOST[model.dtype]).any():
             raise ValueError(
                 f"--standardize-target: the targets have {self.moments}, beyond the range of a saved model "
                 f"of {model.dtype} numbers; multiply them"

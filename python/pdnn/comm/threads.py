@@ -79,7 +79,7 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     ]
     try:
         for rank, thread in enumerate(threads):
-            _start(thread, rank, ranks)
+            start(thread, f"run_threads: the thread of rank {rank} of {ranks}", "use fewer ranks")
         for thread in threads:
             while thread.is_alive():
                 thread.join(1)  # a Ctrl-C that comes just before a wait without an end is not heard
@@ -95,13 +95,14 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     return [results.get(rank) for rank in range(ranks)]  # type: ignore[misc]  # None of the dead
 
 
-def _start(thread: threading.Thread, rank: int, ranks: int) -> None:
+def start(thread: threading.Thread, what: str, way_out: str) -> None:
+    """Starts a thread; a RuntimeError of the system says `what` it is, and the way out."""
     try:
         thread.start()
     except RuntimeError as error:
         raise RuntimeError(
-            f"run_threads: the thread of rank {rank} of {ranks} could not be started: {error}; use fewer "
-            "ranks, or let this process have more threads and memory (ulimit -u, ulimit -v, a limit of pids)"
+            f"{what} could not be started: {error}; {way_out}, or let this process have more threads and "
+            "memory (ulimit -u, ulimit -v, a limit of pids)"
         ) from error
 
 

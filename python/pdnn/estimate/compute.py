@@ -15,6 +15,7 @@ import numpy as np
 from pdnn import _core, models, nn
 from pdnn._core import OnNonfinite
 from pdnn.comm import SELF, Communicator
+from pdnn.comm.threads import start
 from pdnn.core import core_for
 from pdnn.data import PadCropFlip
 from pdnn.data.sparse import core_source
@@ -256,13 +257,7 @@ def together(trials: list[Callable[[int], float]], steps: int) -> list[float]:
 
     threads = [threading.Thread(target=run, args=(index,)) for index in range(len(trials) - 1)]
     for thread in threads:
-        try:
-            thread.start()
-        except RuntimeError as error:
-            raise RuntimeError(
-                f"estimate: a thread could not be started: {error}; name the strategy, or let this process "
-                "have more threads and memory (ulimit -u, ulimit -v, a limit of pids)"
-            ) from error
+        start(thread, "estimate: a thread", "name the strategy")
     run(len(trials) - 1)
     for thread in threads:
         thread.join()

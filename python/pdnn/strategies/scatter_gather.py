@@ -26,12 +26,11 @@ class ScatterGather(Strategy):
     once: bool = False
 
     pattern = r"scatter-gather(:once)?"
+    examples = ("scatter-gather",)
+    root_updates = True
 
     def __post_init__(self) -> None:
         flag(self, "once", self.once)
-
-    examples = ("scatter-gather",)
-    root_updates = True
 
     @property
     def whole_gradient(self) -> bool:
