@@ -63,20 +63,27 @@ class HeldEvaluator {
   HeldEvaluator(std::shared_ptr<nn::Model<T>> model, int threads)
       : model_(std::move(model)), evaluator_(*model_, threads) {}
 
-  std::tuple<double, double, double> loss(const nn::Loss<T>& loss, const HeldSource<T>& held, Index target_width,
-                                          const py::array& rows, std::optional<comm::Communicator*> ranks) {
+  std::tuple<double, double, double, std::optional<py::array_t<T>>> loss(const nn::Loss<T>& loss,
+                                                                         const HeldSource<T>& held, Index target_width,
+                                                                         const py::array& rows,
+                                                                         std::optional<comm::Communicator*> ranks,
+                                                                         bool outputs) {
     loss.check(output(held), target_width);
     const std::span<const Index> indices = read_order(rows, held.source.count());
-    const NoGil release;
-    const auto [sums, weight] = evaluator_.loss(loss, held.source, indices, ranks.value_or(nullptr));
-    return {sums.value, sums.correct, weight};
+    std::optional<py::array_t<T>> y;
+    if (outputs) y = room(held, indices);
+    T* const data = y ? y->mutable_data() : nullptr;
+    engine::Evaluation all;
+    {
+      const NoGil release;
+      all = evaluator_.loss(loss, held.source, indices, ranks.value_or(nullptr), data);
+    }
+    return {all.sums.value, all.sums.correct, all.weight, y};
   }
 
   py::array_t<T> predict(const HeldSource<T>& held, const py::array& rows) {
     const std::span<const Index> indices = read_order(rows, held.source.count());
-    std::vector<Index> extents = to_extents(output(held));
-    extents.insert(extents.begin(), static_cast<Index>(indices.size()));
-    py::array_t<T> y(extents);
+    py::array_t<T> y = room(held, indices);
     T* const data = y.mutable_data();
     const NoGil release;
     evaluator_.predict(held.source, indices, data);
@@ -85,6 +92,13 @@ class HeldEvaluator {
 
  private:
   Shape output(const HeldSource<T>& held) const { return model_->network().output_shape(held.source.sample()); }
+
+  /// For the outputs of these rows.
+  py::array_t<T> room(const HeldSource<T>& held, std::span<const Index> rows) const {
+    std::vector<Index> extents = to_extents(output(held));
+    extents.insert(extents.begin(), static_cast<Index>(rows.size()));
+    return py::array_t<T>(extents);
+  }
 
   std::shared_ptr<nn::Model<T>> model_;
   engine::Evaluator<T> evaluator_;
@@ -212,8 +226,8 @@ void bind_engine(py::module_& m) {
   py::class_<HeldEvaluator<T>>(m, "Evaluator")
       .def(py::init<std::shared_ptr<nn::Model<T>>, int>(), py::arg("model"), py::arg("threads"))
       .def("loss", &HeldEvaluator<T>::loss, py::arg("loss"), py::arg("source"), py::arg("target_width"),
-           py::arg("rows"), py::arg("ranks"),
-           "(sum of the rows' losses, that of right predictions, what the rows count).")
+           py::arg("rows"), py::arg("ranks"), py::arg("outputs"),
+           "(sum of the rows' losses, that of right predictions, what the rows count, the outputs or None).")
       .def("predict", &HeldEvaluator<T>::predict, py::arg("source"), py::arg("rows"));
   py::class_<HeldStepper<T>>(m, "Stepper")
       .def(py::init<std::shared_ptr<nn::Model<T>>, std::shared_ptr<nn::Loss<T>>, std::shared_ptr<optim::Optimizer<T>>,

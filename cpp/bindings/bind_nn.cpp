@@ -227,10 +227,10 @@ void bind_nn(py::module_& m) {
   bind_losses<T>(m);
 
   py::class_<Model, std::shared_ptr<Model>>(m, "Model")
-      .def(py::init([](const std::shared_ptr<nn::Network<T>>& network, std::uint64_t seed) {
-             return std::make_shared<Model>(network, seed);
+      .def(py::init([](const std::shared_ptr<nn::Network<T>>& network, std::optional<std::uint64_t> seed) {
+             return seed ? std::make_shared<Model>(network, *seed) : std::make_shared<Model>(network);
            }),
-           py::arg("network"), py::arg("seed"))
+           py::arg("network"), py::arg("seed"), "Zeros without a seed.")
       .def_property_readonly("params", [](const Model& model) { return share_buffer(model.params, model.count()); })
       .def_property_readonly("grads", [](const Model& model) { return share_buffer(model.grads, model.count()); })
       .def_property_readonly("buffers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import SimpleNamespace
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ LayerCall: TypeAlias = "_core.float32.LayerCall"
 
 DTYPES = ("float32", "float64", "bfloat16")
 
+_NAMES = {np.dtype(name): name for name in ("float32", "float64")}
+
 # Everything of float32, but layers whose products round their factors.
 _bfloat16 = SimpleNamespace(
     **vars(_core.float32)
@@ -43,6 +45,11 @@ def core_for(dtype: str) -> Width:
 def array_dtype(dtype: str) -> str:
     """The dtype of the arrays of such a model: float32 if its products are bfloat16."""
     return "float32" if dtype == "bfloat16" else dtype
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """Its name; NumPy makes it anew each time, which takes longer than a small layer."""
+    return _NAMES.get(dtype) or str(dtype)
 
 
 def kernels_of(dtype: str) -> str:

@@ -223,9 +223,8 @@ class Epochs:
         rates = self._no_rates  # as the groups say
         schedule = training.schedule
         if schedule is not None and training.schedule_per == "step":
-            to_come = ceil((len(source) - row) / self._rows)
-            rates = schedule.table(range(schedule.last_epoch, schedule.last_epoch + to_come))
-            if len(rates) < to_come:
+            rates = schedule.table(range(schedule.last_epoch, schedule.last_epoch + steps))
+            if len(rates) < steps:
                 schedule.check(schedule.last_epoch + len(rates))
         with reading_ahead(source.dataset, order, row) as taken:
 

@@ -12,7 +12,7 @@ from pdnn.comm.communicator import check_communicator
 from pdnn.core import CoreEvaluator, core_for
 from pdnn.data import Dataset, Subset
 from pdnn.data.checks import Indices
-from pdnn.data.source import Data, Source, data_of, samples_of, source_of
+from pdnn.data.source import AS_THEY_ARE, Data, Source, data_of, refuse_raw, samples_of, source_of
 from pdnn.metrics import Metric, Metrics, accuracy, measure, named
 from pdnn.store import Array
 from pdnn.training import Training
@@ -62,6 +62,7 @@ class Evaluation(Training):
         source = source_of("evaluate", data_of("evaluate", data, y), self.model, self.loss, self.classes_)
         if len(source) == 0:
             raise ValueError("evaluate: the data have no rows, so there is no mean loss")
+        refuse_raw("evaluate", source, self._scale)
         return self.evaluate_source(source, wanted, comm)
 
     def evaluate_source(
@@ -72,25 +73,36 @@ class Evaluation(Training):
         if comm is not None:
             rows = rows[len(rows) * comm.rank // comm.size : len(rows) * (comm.rank + 1) // comm.size]
         width, ranks = source.width, None if comm is None else comm.core
-        sums = np.array(self._evaluating().loss(self.core_loss, source.core, width, rows, ranks), np.float64)
+        metrics = self._uncounted(metrics, width)
+        *own, outputs = self._evaluating().loss(
+            self.core_loss, source.core, width, rows, ranks, outputs=bool(metrics)
+        )
+        sums = np.array(own, np.float64)
         if comm is not None and comm.size > 1:
             comm.all_reduce(sums)
         loss, correct = (sums[:2] / (sums[2] or 1)).tolist()
         known = {"loss": loss} | ({"accuracy": correct} if self.core_loss.classifies(width) else {})
-        return known | self._measure(source, rows, metrics, comm)
+        if outputs is None:
+            return known
+        return known | self._measure(source, rows, outputs, metrics, comm)
+
+    def _uncounted(self, metrics: dict[str, Metric], width: int) -> dict[str, Metric]:
+        """Those that the core does not count; accuracy by the loss's threshold."""
+        if self.core_loss.classifies(width):
+            return {name: metric for name, metric in metrics.items() if metric is not accuracy}
+        by_loss = partial(accuracy, threshold=self.loss.threshold)
+        return {name: by_loss if metric is accuracy else metric for name, metric in metrics.items()}
 
     def _measure(
-        self, source: Source, rows: Indices, metrics: dict[str, Metric], comm: Communicator | None
+        self,
+        source: Source,
+        rows: Indices,
+        outputs: Array,
+        metrics: dict[str, Metric],
+        comm: Communicator | None,
     ) -> dict[str, float]:
         """The metrics over the rows of all ranks, on every rank; these are its own."""
-        if self.core_loss.classifies(source.width):  # the core has counted it
-            metrics = {name: metric for name, metric in metrics.items() if metric is not accuracy}
-        elif accuracy in metrics.values():
-            by_loss = partial(accuracy, threshold=self.loss.threshold)
-            metrics = {name: by_loss if metric is accuracy else metric for name, metric in metrics.items()}
-        if not metrics:
-            return {}
-        columns = [source.arrays[1][rows], self._evaluating().predict(source.core, rows)]
+        columns = [source.arrays[1][rows], outputs]
         if source.arrays[4] is not None:
             columns.append(source.arrays[4][rows].astype(np.float64))
         if comm is not None and comm.size > 1:
@@ -118,7 +130,7 @@ class Evaluation(Training):
         ValueError
             If the samples do not fit the model.
         """
-        source, rows = samples_of("predict", x, self.model.dtype, self._plain)
+        source, rows = samples_of("predict", x, self.model.dtype, self._scale == AS_THEY_ARE)
         return self._evaluating().predict(source, rows)
 
     def predict_classes(self, x: Dataset | Subset | npt.ArrayLike) -> Array:

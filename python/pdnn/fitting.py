@@ -21,7 +21,7 @@ from pdnn.comm.settings import compare
 from pdnn.copies import Copies, steps_between
 from pdnn.data import BlockStream, Dataset, Subset
 from pdnn.data.block_source import block_source
-from pdnn.data.source import Data, Source, classes_of, data_of, source_of
+from pdnn.data.source import Data, Source, classes_of, data_of, refuse_raw, source_of
 from pdnn.epochs import LOOK, Epochs
 from pdnn.estimation import Estimation
 from pdnn.progress import Progress
@@ -103,14 +103,12 @@ class Fitting:
                 training.train_by(give(everyone, waiting, lambda: training.strategy) or training.strategy)
             else:
                 if everyone.spares:
-                    raise ValueError(
-                        'fit: strategy "fastest" is chosen where no rank waits; name the strategy'
-                    )
+                    raise ValueError('fit: "fastest" is chosen where no rank waits; name the strategy')
                 training.agree(alike)
                 training.choose_fastest(source, batch_size, had, shown)
         training.strategy.check_ranks(everyone.size - everyone.spares)
         training.strategy.check_rows(len(source), batch_size, settings.augment is not None)
-        training.take_labels(classes, source.plain)
+        training.take_labels(classes, source.scale)
         if shown:
             training.tell_converted(train=source, validation=held_out)
         first, resumed = training.epoch, None
@@ -138,6 +136,8 @@ class Fitting:
         if self._alike:
             training.share_model()
         self._run = self._epochs()
+        if self._run.comm.rank == 0 and self._run.comm.size > 1:
+            training.strategy.warn_of_steps(training.step, training.step + settings.epochs * self._run.steps)
         if resumed is not None:
             checkpoints.resume_session(training, self._run.session, resumed)
         if copy_every:
@@ -192,8 +192,7 @@ class Fitting:
 
     def _epochs(self) -> Epochs:
         settings = self._settings
-        optimizer = self._training.optimizer
-        kind = Epochs
+        kind, optimizer = Epochs, self._training.optimizer
         if optimizer.needs_closure:
             from pdnn.closures import ClosureEpochs, RowEpochs
 
@@ -305,8 +304,7 @@ class Fitting:
     def _validate(self) -> dict[str, float]:
         if self._held_out is None:
             return {}
-        training = self._training
-        values = training.evaluate_source(self._held_out, training.metrics, self._run.comm)
+        values = self._training.evaluate_source(self._held_out, self._training.metrics, self._run.comm)
         return {f"val_{name}": value for name, value in values.items()}
 
     def _keep(self, ending: bool, due: bool) -> None:
@@ -397,4 +395,6 @@ def _sources(
     held_out = None if validation is None else source_for("validation", validation)
     if held_out is not None and len(held_out) == 0:
         raise ValueError("fit: the validation data have no rows; pass validation=None for none")
+    if held_out is not None:
+        refuse_raw("validation", held_out, source.scale)
     return source, held_out

@@ -143,6 +143,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[nn.Sequential, dict[str, s
         if os.fspath(path).endswith(".onnx"):
             raise ValueError(f"{error}; pdnn import and models.from_onnx read ONNX files") from error
         raise
+    if "pdnn.checkpoint" in metadata:
+        raise ValueError(f"{path}: is a checkpoint; a Trainer of the same model reads it, by its load()")
     if "pdnn.architecture" not in metadata:
         raise ValueError(f"{path}: holds no pdnn architecture; build the model and call its load()")
     try:
@@ -158,6 +160,9 @@ def read_model(path: str | os.PathLike[str]) -> tuple[nn.Sequential, dict[str, s
     if described != held:  # said before any memory is allocated for them
         raise ValueError(f"{path}: its architecture has {described} parameters and buffers, its data {held}")
     model.classes = classes_of(path, metadata)
+    for name, own in (model._named(nn.Parameter) | model._named(nn.Buffer)).items():
+        if name in arrays and arrays[name].shape == own.shape:
+            own._data = arrays[name]  # no initial values are drawn for it
     with naming(path):
         model.load_state_dict(arrays)
     return model, metadata

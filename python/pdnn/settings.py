@@ -45,6 +45,8 @@ class Settings(NamedTuple):
             flag("fit", name, getattr(self, name))
         wanted = {
             "resume=True": self.resume,
+            "every=": self.every != 1,
+            "keep=": self.keep != 1,
             "every_steps=": self.every_steps is not None,
             "every_seconds=": self.every_seconds is not None,
         }

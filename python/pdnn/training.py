@@ -16,7 +16,7 @@ from pdnn.comm import Communicator, become_world, world
 from pdnn.comm.communicator import check_communicator
 from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for, kernels_of
-from pdnn.data.source import Source
+from pdnn.data.source import Scale, Source
 from pdnn.history import History
 from pdnn.metrics import Metrics, named
 from pdnn.nn.losses import Loss, check_loss
@@ -179,7 +179,7 @@ class Training:
         self.best: dict[str, Best] = {}  # by the name of the value, while a fit that compares is not over
         self.stop_training = self.trains = False  # trains: the last fit began to, or took up a checkpoint
         self.validates = False
-        self._plain = False  # whether integers that it trained on meant themselves
+        self._scale: Scale | None = None  # of integers that it trained on
         self._told: set[str] = set()
         model.core  # noqa: B018  a model without a static form is refused here
         self.core_loss = loss.build(core_for(model.dtype))
@@ -280,9 +280,9 @@ class Training:
             become_world(left)
         self.comm = left
 
-    def take_labels(self, classes: Array | None, plain: bool) -> None:
-        """Notes the names of classes, and whether integers that it trains on mean themselves."""
-        self.model.classes, self._plain = classes, plain
+    def take_labels(self, classes: Array | None, scale: Scale | None) -> None:
+        """Notes the names of classes, and the scale of integers that it trains on."""
+        self.model.classes, self._scale = classes, scale
 
     def agree(
         self, settings: dict[str, Any], where: str = "fit", *, comm: Communicator | None = None

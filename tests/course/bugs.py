@@ -412,6 +412,11 @@ BUGS = {
         ),
         ("            comm.send(y, comm.rank + 1)", "            comm.send(y, comm.rank - 1)", "rank"),
         (
+            "            comm.send(y, comm.rank + 1)\n    for k in range(micro_batches):\n",
+            "            comm.send(y, comm.rank + 1)\n",
+            "rank 0 goes backward when only 1 of 4 micro-batches have gone forward",
+        ),
+        (
             "        x = xs[k] if first else comm.recv(comm.rank - 1)",
             "        x = xs[k] if first else comm.recv((comm.rank + 1) % comm.size)",
             "a deadlock: ",

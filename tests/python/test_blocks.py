@@ -15,6 +15,7 @@ from pdnn import _core, models, nn, optim
 from pdnn.comm import die, run_threads
 from pdnn.data import BlockStream, DataLoader, Dataset, PadCropFlip
 from pdnn.data.batches import epoch_order
+from pdnn.data.block_source import block_source
 from pdnn.data.blocks import Ahead
 from pdnn.data.stream import KEYS
 from processes import Completed
@@ -110,6 +111,20 @@ def test_a_training_has_the_bits_of_one_in_memory(shuffle: bool) -> None:
     assert len(got.history.history["val_top2"]) == 2
 
 
+def test_epochs_differ_where_one_window_has_all_rows() -> None:
+    whole, want = stream(window=len(SIZES)), make()
+    for epoch in range(2):
+        fit(want, epoch_of(whole, epoch, True), 1, shuffle=False)
+    got = fit(make(), whole)
+    np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
+
+
+def test_steps_are_measured_with_whole_batches() -> None:
+    made = make()
+    rows = block_source(stream(lambda epoch: [(X[:9], Y[:9])]), made.model, made.loss, 20).rows
+    assert rows.tolist() == [*range(9), *range(9), 0, 1]
+
+
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -192,6 +207,19 @@ def test_it_goes_on_within_an_epoch_and_schedules_count(tmp_path: Path) -> None:
             fit(kept, stream(window=4))
         fit(kept, stream(), 3)
         np.testing.assert_array_equal(kept.model.flat_parameters, want)
+
+
+def test_each_part_asks_a_schedule_for_its_own_steps() -> None:
+    """It asked for those of all that was left of the epoch: an epoch of parts took a time with a square."""
+    asked = []
+    plain = make()
+    schedule = optim.LambdaLR(plain.optimizer, lambda step: asked.append(step) or 1.0)  # type: ignore[func-returns-value]
+    options = {"strategy": "serial", "schedule": schedule, "schedule_per": "step"}
+    trainer = pdnn.Trainer(plain.model, plain.loss, plain.optimizer, **options)  # type: ignore[arg-type]
+    asked.clear()
+    fit(trainer, stream(window=1), 1)
+    parts = stream(window=1).rows // 10
+    assert trainer.step < len(asked) <= 2 * (trainer.step + parts + 1), (len(asked), trainer.step, parts)
 
 
 def test_the_next_part_is_made_while_one_is_in_use() -> None:
@@ -299,6 +327,12 @@ def test_what_is_wrong_with_blocks_is_told_on_all_ranks(
     with pytest.raises(error, match=words):
         run_threads(train, 2)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pdnn-read-ahead")]
+
+
+def test_another_width_in_a_later_epoch_is_told() -> None:
+    words = "epoch 1 has samples of shape .* and targets of width 4, its first block .* and 0"
+    with pytest.raises(ValueError, match=words):
+        fit(make(), stream(lambda epoch: [(X, np.eye(4)[Y] if epoch else Y)]))
 
 
 def test_the_function_knows_which_rank_it_reads_for() -> None:

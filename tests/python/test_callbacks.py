@@ -143,6 +143,24 @@ def test_learning_rates_fall_on_a_plateau_as_they_do_in_torch() -> None:
     assert rates.seen == expected and len(set(expected)) == 5
 
 
+def test_the_best_model_of_another_training_is_replaced(tmp_path: Path) -> None:
+    path, trainer = tmp_path / "best.safetensors", make()
+    fit(make(), 3, ModelCheckpoint(path))
+    trainer.model.flat_parameters[:] += 3  # so that its losses are larger
+    fit(trainer, 3)
+    own = ModelCheckpoint(path)
+    fit(trainer, 1, own)
+    assert own.best_epoch == 3 and pdnn.load_model(path).fingerprint() == trainer.history.fingerprint
+
+
+def test_the_least_rate_of_a_plateau_raises_none() -> None:
+    trainer, plateau = make(), ReduceLROnPlateau("loss", patience=1, min_lr=0.1)
+    plateau.on_train_begin(trainer)
+    for epoch in range(3):
+        plateau.on_epoch_end(trainer, epoch, {"loss": 1.0})
+    assert trainer.rates == [0.01]
+
+
 def test_a_plateau_goes_on_in_a_resumed_training_and_on_ranks(tmp_path: Path) -> None:
     def trained(parts: list[int], strategy: str = "serial", **options: Any) -> tuple[list[float], str]:
         trainer, rates = make(strategy=strategy, **options), Rates()

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,23 @@ def test_other_layers_or_another_loss_of_the_same_shapes_are_told(tmp_path: Path
     other = nn.CrossEntropyLoss(label_smoothing=0.1)
     with pytest.warns(UserWarning, match=r"was trained with loss CrossEntropyLoss.*, this .*0\.1"):
         train(4, nn.ReLU(), other)
+    with pytest.raises(ValueError, match=f"{FILE}: is a checkpoint; a Trainer of the same model reads it"):
+        pdnn.load_model(tmp_path / FILE)
+
+
+def test_a_model_that_does_not_fit_is_refused_without_a_word_of_layers(tmp_path: Path) -> None:
+    """It warned that this trainer goes on, and then did not."""
+
+    def train(width: int) -> None:
+        model = nn.Sequential(nn.Linear(10, width), nn.Linear(width, 3), seed=1)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1))
+        trainer.fit((X, Y), 1, 7, checkpoint=tmp_path, resume=True, verbose=False)
+
+    train(8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=r"0\.weight"):
+            train(9)
 
 
 def test_another_type_and_other_kernels_are_told(tmp_path: Path) -> None:

@@ -463,6 +463,15 @@ def test_advice_is_to_compress_on_slow_links_only() -> None:
         recommend_codec(1e9, 0, 9, 2.5)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("latency", "best"), [(0.04, None), (0.01, BFloat16())])
+def test_little_time_saved_is_not_worth_what_a_codec_loses(
+    latency: float, best: Codec | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The array takes 4 ms beside the latency, with bf16 2 and with int8 about 1."""
+    monkeypatch.setattr("pdnn.codec.recommend.coding_seconds", lambda *_: (0.0, 0.0))
+    assert recommend_codec(1e9, latency, 1_000_000, 2, codecs=["bf16", "int8"]).codec == best
+
+
 def test_a_shape_of_more_elements_than_a_number_counts_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"shape \(1099511627776, 1099511627776\) has 2\*\*63 elements or more"

@@ -153,3 +153,9 @@ def test_a_split_holds_out_the_first_rows_of_the_permutation() -> None:
 def test_minibatches_take_the_seeds_of_a_trainer() -> None:
     for seed, same in [(-1, 2**64 - 1), (2**65 + 3, 3)]:
         np.testing.assert_array_equal(minibatches(9, 9, seed=seed), minibatches(9, 9, seed=same))
+
+
+def test_batches_of_a_subset_have_the_weights_of_its_rows() -> None:
+    data = Dataset(np.zeros((5, 2)), np.arange(5), weight=np.arange(5.0))
+    batches = list(DataLoader(data[[4, 1, 3]], 2))
+    assert [(y.tolist(), weight.tolist()) for _, y, weight in batches] == [([4, 1], [4, 1]), ([3], [3])]

@@ -55,6 +55,20 @@ def test_blanks_at_the_ends_of_lines_divide_nothing(file: Path) -> None:
     assert (data.x.tolist(), data.y.tolist(), data.columns) == ([[1, 2], [4, 5]], [3, 6], ["a", "b"])
 
 
+@pytest.mark.parametrize(
+    ("words", "targets"),
+    [
+        (["red"], ["red"]),
+        (["red ", "blue", "red"], ["red", "blue", "red"]),
+        (["100000000000000000000", "3"], [1e20, 3.0]),
+    ],
+)
+def test_what_targets_are(file: Path, words: list[str], targets: list[Any]) -> None:
+    file.write_text("".join(f"{row},{word}\n" for row, word in enumerate(words, 5)))
+    data = datasets.csv(file, True, test=0)
+    assert (data.y if data.classes is None else data.classes[data.y]).tolist() == targets
+
+
 def test_blank_lines_are_no_rows(file: Path) -> None:
     file.write_text("a,b,c\n1,2,3\n\n4,5,6\n   \n")
     assert datasets.csv(file, True, test=0).x.tolist() == [[1, 2], [4, 5]]

@@ -10,7 +10,7 @@ import pytest
 import ddp_checks
 import pdnn
 from ddp_checks import LABELS, ROWS, ByHand, sgd, sigmoids
-from pdnn import ddp, nn
+from pdnn import ddp, nn, optim
 from pdnn.comm import Communicator
 
 
@@ -93,6 +93,10 @@ def test_mistakes_are_refused() -> None:
         ddp.DistributedOptimizer(sgd(model), list(model.named_parameters())[:2])
     with pytest.raises(TypeError, match=r"named_parameters holds no pairs .*; pass model\.named_parameters"):
         ddp.DistributedOptimizer(sgd(model), named_parameters=model.parameters())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="LBFGS takes several evaluations a step; add up the loss and"):
+        ddp.DistributedOptimizer(optim.LBFGS(model.parameters()))
+    with pytest.raises(TypeError, match=r"LevenbergMarquardt takes several .*; a Trainer with strategy="):
+        ddp.DistributedOptimizer(optim.LevenbergMarquardt(model.parameters()))
     opt = ddp.DistributedOptimizer(sgd(model))
     with pytest.raises(TypeError, match="got DistributedOptimizer"):
         ddp.DistributedOptimizer(opt)

@@ -764,6 +764,7 @@ def test_long_graphs_neither_recurse_nor_stay() -> None:
         (lambda net: net.stem(X.astype(np.float32)), TypeError, "float32, this model is float64"),
         (lambda net: net(X.tolist()), TypeError, "got list, expected a NumPy array"),
         (lambda net: net(X[:, :5].copy()), ValueError, "input has 5 features, this layer takes 6"),
+        (lambda net: net.stem(X[0]), ValueError, r"x has shape \(6,\), .*pass x\[None\]"),
         (lambda net: net.stem(X, X), TypeError, "takes one batch"),
         (lambda net: net(X).backward(), ValueError, r"shape \(12, 3\); only a loss"),
         (lambda net: net(X) + np.ones((12, 2)), ValueError, r"\(12, 3\).*\(12, 2\)"),

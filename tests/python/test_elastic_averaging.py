@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from pdnn import nn, optim, strategies
 from pdnn.checkpoint import FILE
 from pdnn.strategies import ElasticAveraging, Pool, Team
 
-pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:strategy:UserWarning"),  # more threads than cores
+    pytest.mark.filterwarnings("ignore:fit.*without a move:UserWarning"),
+]
 
 
 def on_ranks(ranks: int, *arguments: Any, **options: Any) -> list[Any]:
@@ -42,6 +46,15 @@ def test_looking_at_the_center_changes_nothing() -> None:
 
     want = on_ranks(2, "elastic-average:2")[0][0]
     np.testing.assert_array_equal(pdnn.run(unseen, ranks=2, backend="threads")[0], want)
+
+
+def test_a_training_without_a_move_is_warned_of() -> None:
+    """Its epochs looked like learning, and the model was the untrained one."""
+    with pytest.warns(UserWarning, match="steps 1 to 8 without a move, and ends with the model that it beg"):
+        on_ranks(2, "elastic-average:10", epochs=2, batch_size=8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        on_ranks(2, "elastic-average:8", epochs=2, batch_size=8)
 
 
 def test_a_network_learns() -> None:

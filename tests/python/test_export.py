@@ -307,9 +307,10 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
             write(nn.Sequential(nn.Linear(4, 2)), path, dtype="float16")
         assert not path.exists()
     model = nn.Sequential(nn.Linear(2, 2))
-    model.flat_parameters[0] = np.nan
-    with pytest.raises(ValueError, match="layer 0, Linear: its weight is not finite"):
-        model.to_c(tmp_path / "a.c")
+    for number in (np.nan, np.inf, -np.inf):
+        model.flat_parameters[0] = number
+        with pytest.raises(ValueError, match="layer 0, Linear: its weight is not finite"):
+            model.to_c(tmp_path / "a.c")
 
 
 def test_part_of_a_model_is_written_alone(tmp_path: Path) -> None:

@@ -449,6 +449,36 @@ def test_a_network_of_keras_has_channels_last(tmp_path: Path) -> None:
     assert model[7].config() == {"num_features": 5, "eps": 0.001, "momentum": 0.01, "sync": False}
 
 
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("LayerNormalization", "flat scale shift", "own")],
+        [node("BatchNormalization", "flat scale shift mean var", "own")],
+        [node("Mul", "flat scale", "own")],
+        [node("Mul", "flat scale", "a"), node("Add", "a shift", "b"), node("Relu", "b", "own")],
+    ],
+)
+def test_features_of_channels_last_have_numbers_of_their_own(nodes: list[Any], tmp_path: Path) -> None:
+    nodes = [
+        *(node("Transpose", "x", "first", perm=[0, 3, 1, 2]), node("Conv", "first w1", "conv")),
+        *(node("Transpose", "conv", "last", perm=[0, 2, 3, 1]), node("Flatten", "last", "flat")),
+        *(*nodes, node("MatMul", "own w2", "y")),
+    ]
+    constants = {name: np.exp(normal(24)) for name in ("scale", "shift", "mean", "var")}
+    constants |= {"w1": normal(4, 3, 2, 2), "w2": normal(24, 5)}
+    x = normal(3, 4, 3, 3)
+    assert_same(save(tmp_path / "a.onnx", nodes, constants, [4, 3, 3]), x, images=x.transpose(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("end", [[], [node("Flatten", "last", "y")]])
+def test_outputs_in_another_order_are_refused(end: list[Any], tmp_path: Path) -> None:
+    nodes = [node("Transpose", "x", "first", perm=[0, 3, 1, 2]), node("Conv", "first w", "conv")]
+    nodes += [node("Transpose", "conv", "last", perm=[0, 2, 3, 1]), *end]
+    path = save(tmp_path / "a.onnx", nodes, {"w": normal(4, 3, 2, 2)}, [4, 3, 3], rank=4 - 2 * len(end))
+    with pytest.raises(ValueError, match="its outputs are in another order than pdnn's"):
+        models.from_onnx(path)
+
+
 def test_a_residual_of_keras_begins_with_the_samples(tmp_path: Path) -> None:
     """As Keras 3.15 exports it by PyTorch: Casts everywhere, transposes around each convolution alone."""
     constants = {
@@ -505,6 +535,7 @@ def test_a_residual_of_keras_begins_with_the_samples(tmp_path: Path) -> None:
             ],
             ["Linear"],
         ),
+        ([node("Gemm", "x w row", "a"), node("Mul", "a half", "y")], ["Linear"]),
         ([node("LeakyRelu", "x", "a", alpha=0.3), node("Add", "a x", "y")], ["Residual"]),
         (
             [node("Sub", "x row", "a"), node("Mul", "a half", "b"), node("Relu", "b", "y")],
@@ -543,6 +574,35 @@ def test_samples_far_from_0_keep_their_digits(mean: float, want: list[str], tmp_
     constants = {"m": np.float32([mean, 3]), "s": np.float32([1, 2]), "w": normal(2, 3)}
     x = normal(50, 2) + constants["m"]
     assert kinds(assert_same(save(tmp_path / "a.onnx", nodes, constants, [2]), x)) == want
+
+
+def test_a_convolution_with_padding_takes_no_shift_up(tmp_path: Path) -> None:
+    nodes = [node("Add", "x three", "a"), node("Conv", "a w", "y", pads=[1, 1, 1, 1])]
+    constants = {"three": np.float32(3), "w": normal(2, 3, 3, 3)}
+    path = save(tmp_path / "a.onnx", nodes, constants, [3, 5, 5], rank=4)
+    assert kinds(assert_same(path, normal(2, 3, 5, 5))) == ["BatchNorm2d", "Conv2d"]
+
+
+def test_a_convolution_of_groups_takes_no_scale_up(tmp_path: Path) -> None:
+    nodes = [node("Mul", "x each", "a"), node("Conv", "a w", "y", group=2)]
+    constants = {"each": normal(4, 1, 1), "w": normal(6, 2, 3, 3)}
+    path = save(tmp_path / "a.onnx", nodes, constants, [4, 5, 5], rank=4)
+    assert kinds(assert_same(path, normal(2, 4, 5, 5))) == ["BatchNorm2d", "Conv2d"]
+
+
+def test_padding_on_one_side_alone_is_refused(tmp_path: Path) -> None:
+    nodes = [node("Conv", "x w", "y", auto_pad="SAME_UPPER")]
+    path = save(tmp_path / "a.onnx", nodes, {"w": normal(2, 3, 2, 2)}, [3, 5, 5], rank=4)
+    with pytest.raises(ValueError, match="its padding is not the same on opposite sides"):
+        models.from_onnx(path)
+
+
+@pytest.mark.parametrize("pool", ["MaxPool", "AveragePool"])
+def test_windows_that_are_no_whole_ones_are_refused(pool: str, tmp_path: Path) -> None:
+    nodes = [node(pool, "x", "y", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)]
+    assert_same(save(tmp_path / "a.onnx", nodes, {}, [3, 4, 4], rank=4), normal(2, 3, 4, 4))
+    with pytest.raises(ValueError, match="rounds the number of windows up"):
+        models.from_onnx(save(tmp_path / "b.onnx", nodes, {}, [3, 4, 5], rank=4))
 
 
 def test_lines_with_an_axis_of_height_are_refused(tmp_path: Path) -> None:
@@ -684,6 +744,7 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
     [
         ([node("Gelu", "x", "y", approximate="tanh")], "approximates GELU by tanh"),
         ([node("Cast", "x", "a", to=TensorProto.INT32), node("Cast", "a", "y", to=1)], "makes integers"),
+        ([node("Div", "one x", "a"), node("MatMul", "a w", "y")], 'Div "node_a": pdnn has no such layer'),
         ([node("MatMul", "x x", "y")], "2 of its inputs vary, expected 1"),
         ([node("MatMul", "x w1", "a"), node("Add", "a row", "y")], r"its constant has shape \(4,\)"),
         ([node("LayerNormalization", "x w row", "y", axis=0)], "is not over the features of a sample"),

@@ -210,6 +210,7 @@ def test_a_step_ends_as_it_was_told(search: str | None) -> None:
 
     assert evaluations(max_iter=1, max_eval=1) <= 2  # as torch: the limit is looked at after an iteration
     assert evaluations(max_iter=50, max_eval=4) <= 5
+    assert evaluations(max_iter=50, max_eval=4, lr=1e-6) <= 5  # though a search would try on
     assert evaluations(tolerance_grad=1e3) == 1
     assert evaluations(max_iter=50, tolerance_change=1.0) <= 3
     assert 10 < evaluations(max_iter=50) < 50
@@ -344,6 +345,28 @@ def test_a_search_meets_the_strong_wolfe_conditions(first: float, center: float)
     assert found.loss <= start.loss + 1e-4 * found.step * start.slope
     assert abs(found.slope) <= 0.9 * abs(start.slope)
     assert found.step > 0
+
+
+def test_a_step_ends_where_the_loss_stays_equal() -> None:
+    model = nn.Sequential(nn.Linear(1, 1, bias=False), dtype="float64")
+    model.flat_parameters[...] = 1
+    optimizer = optim.LBFGS(model.parameters(), lr=2.0, max_iter=50)
+    optimizer.step(closure_of(model, lambda w: (float(w @ w) / 2, w)))  # from 1 to -1
+    assert optimizer.state_dict()["steps"] == 2
+
+
+@pytest.mark.parametrize("seed", [0, 18, 29, 30])
+def test_a_search_over_waves_meets_them_too(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    height, speed, phase = random.normal(size=4), random.uniform(0.2, 4, 4), random.uniform(0, 6, 4)
+    look = along(
+        lambda t: float(height @ np.sin(speed * t + phase)) + 0.02 * t * t,
+        lambda t: float(height * speed @ np.cos(speed * t + phase)) + 0.04 * t,
+    )
+    start = look(0)
+    found = strong_wolfe(look, start, 10 ** random.uniform(-2, 1.5), least=1e-9, looks=25, noise=0.0)
+    assert found.loss <= start.loss + 1e-4 * found.step * start.slope
+    assert abs(found.slope) <= 0.9 * abs(start.slope)
 
 
 def test_a_search_comes_back_from_where_nothing_is_finite() -> None:

@@ -248,3 +248,20 @@ def test_settings_are_beside_those_of_a_base_class() -> None:
     warm = type("Warm", (optim.StepLR,), {"settings": ("period",), "period": 4})
     sgd = two_rates(network())
     assert warm(sgd, 3).config() == {"type": "Warm", "step_size": 3, "gamma": 0.1, "period": 4}
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda sgd, n: optim.LinearLR(sgd, total_iters=n),
+        lambda sgd, n: optim.ConstantLR(sgd, total_iters=n),
+        lambda sgd, n: optim.StepLR(sgd, n),
+        lambda sgd, n: optim.MultiStepLR(sgd, [n]),
+        lambda sgd, n: optim.CosineAnnealingLR(sgd, n),
+        lambda sgd, n: optim.SequentialLR(sgd, [optim.StepLR(sgd, 1), optim.StepLR(sgd, 1)], [n]),
+        lambda sgd, n: optim.SequentialLR(sgd, [optim.StepLR(sgd, 1), optim.StepLR(sgd, n)], [1]),
+    ],
+)
+def test_settings_say_when_rates_change(schedule: Callable[[Any, int], Any]) -> None:
+    sgd = optim.SGD(network().parameters(), lr=0.1)
+    assert schedule(sgd, 3).config() == schedule(sgd, 3).config() != schedule(sgd, 4).config()

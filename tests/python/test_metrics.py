@@ -37,6 +37,16 @@ def test_metrics_are_over_all_rows_and_as_defined() -> None:
     assert list(made.evaluate(X, Y)) == ["loss"]
 
 
+def test_metrics_are_of_the_outputs_that_the_loss_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row went through the network twice."""
+    made = trainer(nn.MSELoss(), 2)
+    want = made.evaluate(X, Y, metrics=["mae"])
+    monkeypatch.delattr(pdnn._core.float64.Evaluator, "predict")
+    assert made.evaluate(X, Y, metrics=["mae"]) == want
+    with pytest.raises(AttributeError):
+        made.predict(X)
+
+
 def test_metrics_of_classes() -> None:
     made = trainer(nn.CrossEntropyLoss(), 7, metrics=["top3", "accuracy", "top1"])
     p = made.predict(X)
@@ -54,7 +64,8 @@ def test_metrics_of_classes() -> None:
 def test_accuracy_is_of_one_label_a_row() -> None:
     made, one_hot = trainer(nn.MSELoss(), 7, metrics=["accuracy"]), np.eye(7)[LABELS]
     right = (made.predict(X).argmax(axis=1) == LABELS).mean()
-    for y in (one_hot, 2 * one_hot - 1, 0.9 * one_hot + 0.1 / 7):
+    rounded = np.float32((9 * one_hot + np.arange(7)) / 30)
+    for y in (one_hot, 2 * one_hot - 1, 0.9 * one_hot + 0.1 / 7, rounded):
         assert made.evaluate(X, y)["accuracy"] == right
     several, numbers = one_hot.copy(), np.repeat(Y, [6, 1], axis=1)
     several[3] = 1
@@ -69,6 +80,21 @@ def test_what_is_not_a_number_is_never_right() -> None:
     assert metrics.accuracy(y, p) == 0
     assert metrics.accuracy(y, p[:, :1]) == 0
     assert np.isnan(metrics.r2(np.array([[0.0], [1.0]]), np.array([[np.nan], [0.0]])))
+
+
+@pytest.mark.parametrize(("loss", "threshold"), [(nn.BCEWithLogitsLoss(), 0.0), (nn.MSELoss(), 0.5)])
+def test_an_output_at_the_threshold_is_of_class_0(loss: nn.Loss, threshold: float) -> None:
+    made = trainer(loss, 1, metrics=["accuracy"])
+    made.model.flat_parameters[...] = 0
+    made.model.flat_parameters[-1] = threshold  # the last bias
+    assert made.evaluate(X, np.zeros(61))["accuracy"] == 1
+    assert not made.predict_classes(X).any()
+
+
+def test_squares_of_float32_are_float64() -> None:
+    y, p = np.array([[0.0], [1e20]], np.float32), np.zeros((2, 1), np.float32)
+    assert metrics.mse(y, p) == pytest.approx(5e39, rel=1e-6)
+    assert metrics.r2(y, p) == pytest.approx(-1, rel=1e-6)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

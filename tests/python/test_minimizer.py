@@ -125,3 +125,14 @@ def test_a_search_ends_well_from_any_first_step(first: float, beta: float, minim
     met = abs(found.slope) <= 0.9 * abs(start.slope)
     assert met or abs(found.step - minimum) <= 0.1 * minimum  # where the interval has become narrow
     assert len(looks) <= 12
+
+
+def test_a_search_down_an_endless_slope_takes_the_longest_step() -> None:
+    steps = []
+
+    def look(step: float) -> Point:
+        steps.append(step)
+        return Point(step, -step, -1.0, np.zeros(1))
+
+    found = more_thuente(look, Point(0.0, 0.0, -1.0, np.zeros(1)), 1.0, longest=10.0, looks=20)
+    assert found is not None and found.step == max(steps) == 10

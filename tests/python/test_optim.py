@@ -151,6 +151,17 @@ def test_a_copy_goes_on_with_its_model(name: str, duplicate: Any) -> None:
             np.testing.assert_array_equal(found["state"][key], values)
 
 
+@pytest.mark.parametrize("duplicate", COPIES)
+def test_a_rate_that_a_copy_is_given_holds_from_its_first_step(duplicate: Any) -> None:
+    model = models.mlp([3, 4, 2], dtype="float64", seed=1)
+    rule = optim.Adam(model.parameters())
+    model.step(np.ones((1, 3)), np.ones((1, 2)), nn.MSELoss(), rule)
+    own, other = duplicate((model, rule))
+    other.param_groups[0]["lr"] = 0.0
+    own.step(np.ones((1, 3)), np.ones((1, 2)), nn.MSELoss(), other)
+    np.testing.assert_array_equal(own.flat_parameters, model.flat_parameters)
+
+
 def test_a_copy_needs_its_whole_model() -> None:
     model = models.mlp([3, 4, 2], dtype="float64", seed=1)
     rule = optim.Adam([*model.parameters()][:2])

@@ -145,6 +145,44 @@ def test_weight_decay_and_parameters_left_out() -> None:
     assert (np.asarray(bias) == 0).all()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_loss_of_a_step_has_the_penalty(dtype: str) -> None:
+    values = []
+    for decay in (0.0, 0.3):
+        model = network(dtype)
+        penalty = decay / 2 * np.square(model.flat_parameters, dtype=np.float64).sum()
+        rule = optim.GaussNewton(model.parameters(), weight_decay=decay)
+        values.append(model.step(X.astype(dtype), VALUES.astype(dtype), nn.MSELoss(), rule) - penalty)
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+
+
+def test_with_weight_decay_few_rows_are_not_solved_without_it() -> None:
+    models = []
+    for solver in ("auto", "normal"):
+        models.append(network())
+        rule = optim.GaussNewton(models[-1].parameters(), weight_decay=0.3, solver=solver)
+        models[-1].step(X[:3], VALUES[:3], nn.MSELoss(), rule)
+    np.testing.assert_array_equal(*(model.flat_parameters for model in models))
+
+
+def test_the_first_damping_counts_the_weight_decay(monkeypatch: pytest.MonkeyPatch) -> None:
+    solve, dampings = batch_loss.BatchLoss.solve, list[float]()
+
+    def noted(batch: batch_loss.BatchLoss, damping: float, *rest: Any) -> Array:
+        dampings.append(damping)
+        return solve(batch, damping, *rest)
+
+    monkeypatch.setattr(batch_loss.BatchLoss, "solve", noted)
+    firsts = []
+    for decay in (0.0, 50.0):
+        dampings.clear()
+        model = network()
+        rule = optim.LevenbergMarquardt(model.parameters(), tau=0.5, weight_decay=decay)
+        model.step(X, VALUES, nn.MSELoss(), rule)
+        firsts.append(dampings[0])
+    assert firsts[1] - firsts[0] == pytest.approx(25)
+
+
 # ---- in a Trainer
 
 
@@ -263,6 +301,28 @@ def test_the_largest_systems_are_left_to_conjugate_gradients(monkeypatch: pytest
     monkeypatch.setattr(batch_loss, "DIRECT", 10)
     auto, named = trainer(optim.GaussNewton), trainer(optim.GaussNewton, solver="cg")
     assert losses(auto, 2) == losses(named, 2)
+
+
+@pytest.mark.parametrize("kind", [optim.LevenbergMarquardt, optim.GaussNewton])
+def test_parameters_stay_if_the_loss_does_not_fall(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, model = batch_loss.BatchLoss.loss, network()
+    monkeypatch.setattr(batch_loss.BatchLoss, "loss", lambda batch: 0 * loss(batch) + 1)
+    before = model.flat_parameters.copy()
+    assert model.step(X, VALUES, nn.MSELoss(), kind(model.parameters())) == 1
+    np.testing.assert_array_equal(model.flat_parameters, before)
+
+
+def test_a_step_after_failed_tries_takes_the_growth_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, model, losses = batch_loss.BatchLoss.loss, network(), list[float]()
+
+    def fails_twice(batch: batch_loss.BatchLoss) -> float:
+        losses.append(loss(batch) + 9 * (len(losses) in (1, 2)))
+        return losses[-1]
+
+    monkeypatch.setattr(batch_loss.BatchLoss, "loss", fails_twice)
+    rule = optim.LevenbergMarquardt(model.parameters())
+    model.step(X, VALUES, nn.MSELoss(), rule)
+    assert len(losses) == 4 and rule.state_dict()["state"]["damping"][1] == 2
 
 
 # ---- what does not fit

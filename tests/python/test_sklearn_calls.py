@@ -309,8 +309,11 @@ def test_one_class_is_scored_as_by_score() -> None:
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_predictions_beyond_numbers_score_nan() -> None:
     model = MLPRegressor("poisson", (3,), activation="identity", max_iter=2, random_state=0)
-    model.fit(DIGITS, DIGIT, X_val=np.r_[DIGITS, -DIGITS] * 1e6, y_val=np.r_[DIGIT, DIGIT])
+    held_out = {"X_val": np.r_[DIGITS, -DIGITS] * 1e6, "y_val": np.r_[DIGIT, DIGIT]}
+    model.fit(DIGITS, DIGIT, **held_out)
     assert np.isnan(model.validation_scores_).all()
+    model.set_params(early_stopping=True, n_iter_no_change=1, max_iter=5).fit(DIGITS, DIGIT, **held_out)
+    assert model.n_iter_ == 5  # as in scikit-learn: it is not known to be no better
 
 
 def test_an_interrupt_before_the_network_leaves_what_was_fitted(monkeypatch: pytest.MonkeyPatch) -> None:

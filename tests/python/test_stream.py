@@ -68,6 +68,11 @@ def test_blocks_of_any_size(block: int, window: int, rows: int) -> None:
     assert sorted(data.epoch_order(rows, 1, 2)) == list(range(rows))
 
 
+def test_a_row_may_be_larger_than_a_block() -> None:
+    data = Stream(np.zeros((2, stream.BLOCK_BYTES + 1), np.uint8), [0, 1])
+    assert data.block == 1 and sorted(data.epoch_order(2, 1, 2)) == [0, 1]
+
+
 def test_a_training_has_the_bits_of_one_in_memory(data: Stream) -> None:
     want = in_memory(data)
     got = fit(make(), data, validation=data)

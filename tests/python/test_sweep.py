@@ -342,3 +342,7 @@ def test_a_file_from_which_lines_were_deleted_is_refused(data: Path, tmp_path: P
             sweep.Results.load(file)
     file.write_text(json.dumps(whole))
     assert len(sweep.Results.load(file).runs) == 1
+    whole["runs"][0]["result"]["ranks"][1] *= 2
+    file.write_text(json.dumps(whole))
+    with pytest.raises(ValueError, match="an epoch of 2 ranks"):
+        sweep.Results.load(file)

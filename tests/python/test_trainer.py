@@ -419,6 +419,10 @@ def test_phases_account_for_the_seconds() -> None:
         ({"data": Dataset(X[:, :5], Y)}, ValueError, "5 features, this layer takes 12"),
         ({"data": Dataset(X, Y + 1)}, ValueError, "train: label 4 of row .* outside 0 … 3"),
         ({"validation": Dataset(X, Y + 1)}, ValueError, "validation: label 4"),
+        ({"validation": (X, Y)}, ValueError, r"validation: x has integers as they are, .* scale=0\.003921"),
+        ({"data": (X, Y * 1.0)}, ValueError, r"expected integer .*floats \(n, 4\); pass y\.astype\(int\)"),
+        ({"data": (X, np.where(Y, Y, np.nan))}, ValueError, r"; row \d+ is nan: fill it, or leave it out"),
+        ({"data": (X, Y + 0.5)}, ValueError, r"floats \(n, 4\)$"),
         ({"data": (X, Y, np.ones(53))}, TypeError, "got tuple of 3, expected a Dataset, which takes weight="),
         ({"every_seconds": 1}, ValueError, "every_seconds= needs checkpoint="),
         ({"checkpoint": "x", "every_steps": 0}, ValueError, "every_steps = 0; expected an integer from 1"),
@@ -428,6 +432,8 @@ def test_phases_account_for_the_seconds() -> None:
             "every_seconds = -1; expected a number from 0",
         ),
         ({"resume": True}, ValueError, "needs checkpoint"),
+        ({"every": 2}, ValueError, "every= needs checkpoint="),
+        ({"keep": 3}, ValueError, "keep= needs checkpoint="),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_lost(
@@ -439,6 +445,19 @@ def test_what_does_not_fit_is_refused_and_nothing_is_lost(
         fit(trainer, **change)  # type: ignore[arg-type]
     np.testing.assert_array_equal(trainer.model.flat_parameters, before)
     assert trainer.epoch == 0
+
+
+def test_integers_are_evaluated_with_the_scale_that_they_were_trained_with() -> None:
+    trainer = make()
+    trainer.evaluate(X, Y)  # a model that is loaded does not know
+    fit(trainer, epochs=1)
+    with pytest.raises(ValueError, match=r"evaluate: x has integers as they are.* shift=-0\.5; pass Dataset"):
+        trainer.evaluate(X, Y)
+    trainer.evaluate(DATA)
+    trainer.evaluate(X.astype(np.float64), Y)
+    fit(trainer, data=(X, Y), epochs=1, validation=(X, Y))
+    trainer.evaluate(X, Y)
+    fit(trainer, data=(X, Y), epochs=1, validation=DATA)
 
 
 def test_wrong_kinds_are_refused() -> None:

@@ -32,9 +32,9 @@ void Evaluator<T>::each_chunk(const Source<T>& source, std::span<const Index> ro
 
 template <class T>
 Evaluation Evaluator<T>::loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
-                              comm::Communicator* ranks) {
+                              comm::Communicator* ranks, T* out) {
   Evaluation all;
-  each_chunk(source, rows, ranks, nullptr,
+  each_chunk(source, rows, ranks, out,
              [&](const Member& member, nn::Workspace<T>& workspace, const Batch<T>& batch, const Tensor<T>& y) {
                const nn::LossValue own =
                    loss(member, y, batch.target, 1, {nullptr, y.batch, y.sample}, workspace.rows());

@@ -24,9 +24,10 @@ class Evaluator {
  public:
   Evaluator(const nn::Model<T>& model, int threads) : model_(model), team_(threads) {}
 
-  /// Throws Aborted if one of `ranks` fails meanwhile; nullptr: there are no others.
+  /// Throws Aborted if one of `ranks` fails meanwhile; nullptr: there are no others. out: [rows, outputs], or null if
+  /// nobody wants them.
   Evaluation loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
-                  comm::Communicator* ranks);
+                  comm::Communicator* ranks, T* out);
   /// out: [rows, outputs]
   void predict(const Source<T>& source, std::span<const Index> rows, T* out);
 

@@ -128,7 +128,7 @@ struct Trainer<T>::Impl {
   Scores scores(const data::Source<T>& source, Index width, Range rows, comm::Communicator* ranks) {
     std::vector<Index> numbers = library::all_rows(source.count());
     const auto [sums, weight] =
-        evaluator.loss(*loss, source, slice(std::span<const Index>(numbers), rows.begin, rows.size()), ranks);
+        evaluator.loss(*loss, source, slice(std::span<const Index>(numbers), rows.begin, rows.size()), ranks, nullptr);
     std::array<double, 3> all{sums.value, sums.correct, weight};
     if (ranks) ranks->all_reduce(std::span(all));
     return means(all[0], all[1], all[2], width);

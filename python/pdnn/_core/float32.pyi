@@ -103,8 +103,10 @@ class BCEWithLogitsLoss(Loss):
     def __init__(self, reduction: str) -> None:
         ...
 class Model:
-    def __init__(self, network: Network, seed: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
+    def __init__(self, network: Network, seed: typing.SupportsInt | typing.SupportsIndex | None) -> None:
+        """
+        Zeros without a seed.
+        """
     def batch_bytes(self, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], rows: typing.SupportsInt | typing.SupportsIndex) -> int:
         """
         The memory of one pass over a batch.
@@ -251,9 +253,9 @@ class RowParallelLinear(Layer):
 class Evaluator:
     def __init__(self, model: Model, threads: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
-    def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], ranks: pdnn._core.Communicator | None) -> tuple[float, float, float]:
+    def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], ranks: pdnn._core.Communicator | None, outputs: bool) -> tuple[float, float, float, numpy.typing.NDArray[typing.Any] | None]:
         """
-        (sum of the rows' losses, that of right predictions, what the rows count).
+        (sum of the rows' losses, that of right predictions, what the rows count, the outputs or None).
         """
     def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[typing.Any]:
         ...

@@ -88,8 +88,6 @@ def resume(
         raise ValueError(
             f"{path}: was written with batch size {layout.get('batch size')}, this run has {batch_size}"
         )
-    if comm.rank == 0:
-        _warn_of_changes(training, path, layout)
     same = (layout.get("strategy"), layout.get("ranks")) == (str(training.strategy), comm.size)
     mine = content.of_rank(comm.rank) if same else {}
     memory = mine.pop(MEMORY, None)
@@ -110,6 +108,8 @@ def resume(
     except (IndexError, KeyError, TypeError, ZeroDivisionError) as error:
         raise ValueError(f"{path}: lacks a part of what each rank had") from error
     take(training, content, path, own, mine, check)
+    if comm.rank == 0:
+        _warn_of_changes(training, path, layout)
     if "counts" in own:
         training.optimizer.core.steps = int(counts[2])
     if training.position is not None and sums is not None:

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from pdnn.nn.sequential import Sequential
 
 Data: TypeAlias = Dataset | Subset | tuple[npt.ArrayLike, npt.ArrayLike]
+Scale: TypeAlias = tuple[float, float]
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+AS_THEY_ARE: Scale = (1.0, 0.0)
+"""The scale and the shift of integers that mean themselves."""
 
 
 def epochs_may_come_second(method: Method) -> Method:
@@ -70,9 +74,9 @@ class Source:
     converted: str
 
     @property
-    def plain(self) -> bool:
-        """Whether the samples are integers that mean themselves, neither scaled nor shifted."""
-        return self.dataset.integers and self.arrays[2:4] == (1.0, 0.0)
+    def scale(self) -> Scale | None:
+        """What integers are multiplied by and what is added then; None of floats."""
+        return self.arrays[2:4] if self.dataset.integers else None
 
     @property
     def weighted(self) -> bool:
@@ -170,6 +174,16 @@ def source_of(
     arrays = whole.x, targets, whole.scale, whole.shift, weights
     core = core_source(model.dtype, *arrays)
     return Source(core, rows, target_width(targets), whole.sample_shape, whole, arrays, whole.converted)
+
+
+def refuse_raw(where: str, source: Source, trained: Scale | None) -> None:
+    """Raises ValueError if integers mean themselves, and those that were trained on were scaled."""
+    if source.scale == AS_THEY_ARE and trained not in (None, AS_THEY_ARE):
+        raise ValueError(
+            f"{where}: x has integers as they are, but those that were trained on have "
+            f"scale={trained[0]:.6g} and shift={trained[1]:.6g}; pass Dataset(x, y, scale=…, shift=…) with "
+            "the same"
+        )
 
 
 def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indices]:

@@ -104,10 +104,10 @@ class DistributedOptimizer(Optimizer):
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, DistributedOptimizer):
             raise TypeError(f"DistributedOptimizer: got {kind_of(optimizer)}, expected one of pdnn.optim's")
         if optimizer.needs_closure:
-            raise TypeError(
-                f"DistributedOptimizer: {type(optimizer).__name__} takes several evaluations a step; "
-                "add up the loss and the gradient of all ranks in its closure, with comm.all_reduce"
-            )
+            name, way_out = type(optimizer).__name__, 'a Trainer with strategy="ddp" divides them among ranks'
+            if not optimizer.needs_rows:
+                way_out = "add up the loss and the gradient of all ranks in its closure, with comm.all_reduce"
+            raise TypeError(f"DistributedOptimizer: {name} takes several evaluations a step; {way_out}")
         if op not in (Average, Sum):
             raise ValueError(f"DistributedOptimizer: op is {op!r}, expected ddp.Average or ddp.Sum")
         backward_passes_per_step = integer(self, "backward_passes_per_step", backward_passes_per_step, 1)

@@ -286,5 +286,8 @@ def _quoted(text: str) -> str:
 
 
 def _numbers(array: Array) -> str:
-    words = [_number(value) for value in array.ravel()]
+    end = "f" if array.dtype == np.float32 else ""
+    words = [f"{value}{end}" for value in array.ravel().tolist()]
+    for at in np.flatnonzero(np.isinf(array)):
+        words[at] = _number(array.flat[at])
     return "\n".join("    " + ", ".join(words[at : at + 8]) + "," for at in range(0, len(words), 8))

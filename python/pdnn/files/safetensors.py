@@ -91,8 +91,10 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
         arrays = {}
         for name, (dtype, shape, begin, stop) in entries.items():
             file.seek(8 + length + begin)
-            data = bytearray(file.read(stop - begin))
-            values = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="), copy=False)
+            data = np.empty(stop - begin, np.uint8)
+            if file.readinto(data.data) != data.size:
+                raise ValueError(f"{path}: ends within {name}; the file was cut while it was read")
+            values = data.view(dtype).astype(dtype.newbyteorder("="), copy=False)
             try:
                 arrays[name] = values.reshape(shape)
             except (OverflowError, ValueError) as error:  # 70 axes, or 0 × 2**64

@@ -61,6 +61,11 @@ class Runner:
 
     def __call__(self, x: Tensor, training: bool) -> Tensor:
         """The outputs for a batch; dropout's masks are functions of (seed, how many calls came before)."""
+        if x.ndim < 2:
+            raise ValueError(
+                f"x has shape {x.shape}, expected one row a sample, (n, features); for one sample pass "
+                "x[None], for one feature x[:, None]"
+            )
         bound = self.bound(x.shape[1:])
         memory = to_memory(x.data, bound)
         key = (self.store.seed, self.store.next_call()) if training else (0, 0)

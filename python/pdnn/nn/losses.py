@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.checks import flag, integer, kind_of, number
-from pdnn.core import CoreLoss, Width, core_for
+from pdnn.core import CoreLoss, Width, core_for, name_of
 from pdnn.nn.eager import LossNode
 from pdnn.nn.targets import prepare_rows, row_weights
 from pdnn.recording import recording
@@ -118,7 +118,7 @@ class Loss:
                 f"{where}: parameters lie behind the targets, and a loss has no gradient for them; pass "
                 "targets.detach(), or make them under no_grad()"
             )
-        dtype = str(outputs.dtype)
+        dtype = name_of(outputs.dtype)
         core, width = core_for(dtype), prod(outputs.shape[1:])
         if outputs.ndim > 2 and np.shape(targets) == outputs.shape:  # values of images or lines
             targets = np.reshape(targets, (len(outputs), width))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pdnn.advice import MODULE, Advising
 from pdnn.checks import flag, integer
 from pdnn.core import DTYPES as DTYPES
-from pdnn.core import CoreLayer, Width, core_for, model_dtype
+from pdnn.core import CoreLayer, Width, core_for, model_dtype, name_of
 from pdnn.files import safetensors
 from pdnn.moved import former
 from pdnn.nn import state_dict
@@ -220,7 +220,8 @@ class Module(Advising):
                 mine = [handle for handle in own if isinstance(handle, kind)]
                 begin = offsets[mine[0]] if mine else 0
                 spans.append(flat[begin : begin + sum(handle.size for handle in mine)])
-            self.build(core).initialize(seed, path, *spans)
+            if any(handle._data is None for handle in own):  # else all values are those of other models
+                self.build(core).initialize(seed, path, *spans)
             for handle in own:
                 del offsets[handle]
             return
@@ -364,13 +365,12 @@ class Module(Advising):
         if len(inputs) != 1 or options or not isinstance(inputs[0], Tensor):
             raise TypeError(f"{name}: takes one batch, a NumPy array or a Tensor")
         x = inputs[0]
-        store, dtype = place.store, str(x.dtype)
+        store, dtype = place.store, name_of(x.dtype)
         if dtype != store.dtype and store.flat_parameters.size:
             raise TypeError(f"{name}: x is {dtype}, this model is {store.dtype}")
         if dtype not in place.runners:
             assert place.span is not None and place.buffers is not None
-            core = core_for(store.arithmetic if dtype == store.dtype else dtype)
-            own = self.own_parameters()
+            core, own = core_for(store.arithmetic if dtype == store.dtype else dtype), self.own_parameters()
             place.runners[dtype] = Runner(self.build(core), core, store, own, place.span, place.buffers)
         return place.runners[dtype](x, self.training)
 

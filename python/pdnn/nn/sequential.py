@@ -102,7 +102,8 @@ class Sequential(Exportable):
         if runs_in_python(self) is not None:
             return super()._allocate(named, dtype, seed)
         core = core_for(dtype)
-        model = core.Model(self.build(core), seed)
+        drawn = any(own._data is None for own in named.values())  # else all values are those of other models
+        model = core.Model(self.build(core), seed if drawn else None)
         if model.params.size + model.buffers.size != sum(own.size for own in named.values()):
             raise ValueError(
                 "Sequential: a layer with parameters is inside it twice, and the core would take it for two; "

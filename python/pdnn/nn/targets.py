@@ -95,8 +95,15 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
         raise TypeError(f"{where}: labels are {y.dtype}, expected integers or floats")
     if y.ndim == 1 and kind == "f" and outputs != 1 and not loss.one_target_a_row:
         expected = "integer classes (n,) or floats" if loss.takes_classes else "numbers"
+        way_out = ""
+        if loss.takes_classes:
+            missing = np.flatnonzero(~np.isfinite(y))
+            if missing.size:
+                way_out = f"; row {missing[0]} is {y[missing[0]]}: fill it, or leave it out"
+            elif (y == np.trunc(y)).all():
+                way_out = "; pass y.astype(int)"
         raise ValueError(
-            f"{where}: labels are {y.dtype} of shape {y.shape}, expected {expected} (n, {outputs})"
+            f"{where}: labels are {y.dtype} of shape {y.shape}, expected {expected} (n, {outputs}){way_out}"
         )
     if loss.one_target_a_row and y.size == len(y):
         y = np.repeat(y.reshape(-1, 1), outputs, axis=1)

@@ -8,7 +8,7 @@ from math import inf, sqrt
 import numpy as np
 
 from pdnn.checks import kind_of, number, positive
-from pdnn.core import core_for
+from pdnn.core import core_for, name_of
 from pdnn.store import Parameter
 
 
@@ -34,7 +34,7 @@ def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float
     """
     number("clip_grad_norm_", "max_norm", max_norm, "a number above 0", lambda found: found > 0)
     grads = [parameter.grad for parameter in _list(parameters)]
-    norm = sqrt(sum(core_for(str(grad.dtype)).square_sum(grad) for grad in grads))
+    norm = sqrt(sum(core_for(name_of(grad.dtype)).square_sum(grad) for grad in grads))
     if norm == inf and (largest := max(float(np.abs(grad).max(initial=0)) for grad in grads)) < inf:
         norm = largest * sqrt(sum(float(np.square(grad / largest).sum()) for grad in grads))
     factor = max_norm / (norm + 1e-6)

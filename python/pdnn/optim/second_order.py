@@ -204,7 +204,7 @@ class LevenbergMarquardt(SecondOrder):
     params : iterable of Parameter, or of dicts
         All parameters alike, or groups ``{"params": …, "weight_decay": …}``. Those in no group stay.
     tau : float
-        The first μ, as a part of the largest diagonal element of JᵀJ.
+        The first μ, as a part of the largest diagonal element of JᵀJ + λ.
     weight_decay : float
         λ, of the groups that give none: λ/2 Σw² is added to the loss.
     solver : "auto", "normal", "kernel" or "cg"

@@ -116,6 +116,9 @@ class Strategy:
     def check_rows(self, rows: int, batch_size: int, augmented: bool) -> None:
         """Raises ValueError if it cannot train on so many rows in such batches, or on augmented ones."""
 
+    def warn_of_steps(self, first: int, end: int) -> None:
+        """Warns if training from step `first` to `end`, on several ranks, would leave the model as it is."""
+
     def identity(self) -> str:
         """What must be equal on all ranks: all but the engine, which may depend on a rank's cores."""
         words = str(self).removesuffix(self.engine.suffix)

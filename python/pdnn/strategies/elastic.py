@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass, field
 
 from pdnn import _core
@@ -68,6 +69,15 @@ class ElasticAveraging(Strategy):
     def rows_per_step(self, batch_size: int, ranks: int) -> int:
         """An update of each rank."""
         return batch_size * ranks
+
+    def warn_of_steps(self, first: int, end: int) -> None:
+        """Without a move the center, with which `fit` ends, stays as it is."""
+        if first < end and first // self.every == end // self.every:
+            warnings.warn(
+                f'fit: strategy "{self}" moves the center after every {self.every} steps; this fit makes '
+                f"steps {first + 1} to {end} without a move, and ends with the model that it begins with",
+                stacklevel=2,
+            )
 
     def config(self) -> _core.ElasticAveragingConfig:
         """The core's."""

@@ -30,6 +30,7 @@ class _Stage:
         self.xs: dict[int, Array] = {}
         self.ys: dict[int, Array] = {}
         self.back: set[int] = set()
+        self.ahead = 0  # how many had gone forward when the first went backward
         self.right_x: list[Array] = []
         self.right_dy: list[Array] = []
 
@@ -45,6 +46,7 @@ class _Stage:
         if k not in self.xs:
             raise Wrong(f"rank {self.number} goes backward with micro-batch {k} before it went forward")
         self._expect("backward", k, "dy", dy, self.right_dy)
+        self.ahead = self.ahead or len(self.xs)
         self.back.add(k)
         da = dy * (1 - self.ys[k] ** 2)
         self.dw += self.xs[k].T @ da
@@ -124,6 +126,11 @@ def stepped(student: Submission) -> str:
         missing = [str(k) for k in range(MICRO_BATCHES) if k not in stage.back]
         if missing:
             raise Wrong(f"rank {rank} never goes backward with micro-batch {', '.join(missing)}")
+        if stage.ahead < min(MICRO_BATCHES, RANKS - rank):
+            raise Wrong(
+                f"rank {rank} goes backward when only {stage.ahead} of {MICRO_BATCHES} micro-batches have "
+                "gone forward, so the other ranks wait meanwhile: first all go forward, then all backward"
+            )
         wrong = {words: each[rank].dw for words, (each, _) in known.items()}
         same(f"the gradient of stage {rank}", stage.dw, expected.dw, wrong)
     losses = {words: value for words, (_, value) in known.items()}
