@@ -23,6 +23,9 @@ namespace {
 
 inline constexpr Index kMostLeafDepth = 256;  // of one piece with leaves, in places: a multiple of any kLanes
 inline constexpr Index kMostDepth = kVectorBytes == 64 ? 144 : 256;  // of any other: a strip stays nearest
+/// Of one whose rows of b lie as near as in a panel. AVX2's strips of them leave the nearest cache in any case, and
+/// sums that wait in memory cost more.
+inline constexpr Index kMostDenseDepth = kVectorBytes == 32 ? 1024 : kMostDepth, kDenseBytes = 256;
 inline constexpr Index kMostCopiedDepth = 128;  // of a piece that is copied anyway: it stays nearest
 inline constexpr Index kNearBytes = 1 << 20;    // a larger a is multiplied by some rows, which stay near, at a time
 inline constexpr Index kNearRows = 256;
@@ -153,7 +156,8 @@ void multiply_block(const Product<T>& p, const Block& block, const Finish<T>& fi
   constexpr Index strips = both ? strip_bytes / (width * static_cast<Index>(sizeof(T))) : 1;
   constexpr Index columns = columns_of_a ? kColumnBytes / static_cast<Index>(sizeof(T)) : both ? kMostCopiedRows : 1;
   constexpr Index most_depth = leaves ? kMostLeafDepth : both ? kMostCopiedDepth : kMostDepth;
-  alignas(64) T b_copy[(strips * most_depth + kLanes<T>)*width];  // a transposed strip may end behind its room
+  constexpr Index dense_depth = leaves || both ? most_depth : kMostDenseDepth;
+  alignas(64) T b_copy[(strips * dense_depth + kLanes<T>)*width];  // a transposed strip may end behind its room
   alignas(64) T a_copy[most_depth * columns];
 
   const Index rows = block.rows.end - block.rows.begin;
@@ -162,13 +166,14 @@ void multiply_block(const Product<T>& p, const Block& block, const Finish<T>& fi
   const Index too_far = block.cols.end - block.cols.begin >= kOften * width ? kFarOften : kFarBytes;
   const bool copy_a = Operands::kCopied || (adjacent_rows && (apart >= too_far || apart % kSetBytes == 0));
   const Index row_block = copy_a ? columns : rows;
-  const Index most_places = p.b_transposed ? kMostCopiedDepth : most_depth, most = most_places * Operands::kGroup;
+  const Index b_stride = spot(p.b, 0, 0).stride, b_apart = b_stride * static_cast<Index>(sizeof(T));
+  const Index most_places = p.b_transposed ? kMostCopiedDepth : b_apart <= kDenseBytes ? dense_depth : most_depth;
+  const Index most = most_places * Operands::kGroup;
   const Index most_piece =
       p.depth > 0 && !leaves ? ceil_div(ceil_div(p.depth, ceil_div(p.depth, most)), step) * step : most;
   Index together = 0;
   if constexpr (leaves) together = leaves_together<Operands>(*p.leaves, most_places);
-  const Index b_stride = spot(p.b, 0, 0).stride;
-  const bool far_apart = b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
+  const bool far_apart = b_apart >= kFarBytes;
   const bool along = far_apart && !both && !p.b_transposed && rows <= kFewRows;  // a piece of all of b's rows, in place
   const bool copy_all = both || p.b_transposed || (far_apart && !along);
   const Index beside = along ? block.cols.end - block.cols.begin : strips * width;  // columns for each piece of depth
