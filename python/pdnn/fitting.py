@@ -30,7 +30,6 @@ from pdnn.store import Array
 
 if TYPE_CHECKING:
     from pdnn._core import EpochSums
-    from pdnn.training import Position
 
 Watch: TypeAlias = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 0, and what was measured."""
@@ -112,7 +111,9 @@ class Fitting:
         if shown:
             training.tell_converted(train=source, validation=held_out)
         first, resumed = training.epoch, None
-        check = partial(_check_position, rows=len(source), shuffle=source.shuffled(settings.shuffle))
+        check = partial(
+            checkpoints.check_position, rows=len(source), shuffle=source.shuffled(settings.shuffle)
+        )
         if directory is not None:
             first, resumed = 0, checkpoints.resume(training, directory, batch_size, check)
             alike["a checkpoint to resume"] = resumed and resumed.told
@@ -136,8 +137,6 @@ class Fitting:
         if self._alike:
             training.share_model()
         self._run = self._epochs()
-        if self._run.comm.rank == 0 and self._run.comm.size > 1:
-            training.strategy.warn_of_steps(training.step, training.step + settings.epochs * self._run.steps)
         if resumed is not None:
             checkpoints.resume_session(training, self._run.session, resumed)
         if copy_every:
@@ -233,6 +232,10 @@ class Fitting:
         with closing(progress), run.together(), self._writer or nullcontext():
             if self._writer is not None and run.comm.rank == 0:
                 self._writer.begin(training.checkpoints == self._writer.place, self.copies.failures > 0)
+            if run.comm.rank == 0 and run.comm.size > 1:
+                made = training.position.sums.steps if training.position else 0
+                steps = (self._end - training.epoch) * run.steps - made
+                training.strategy.warn_of_steps(training.step, training.step + steps)
 
             def poll(sums: EpochSums) -> bool:
                 progress.at_step(sums.steps, sums.loss / (sums.weight or 1))
@@ -358,15 +361,6 @@ def begin(
         raise
     assert begun is not None, "nobody waits yet"
     return begun
-
-
-def _check_position(at: Position | None, rows: int, shuffle: bool | str) -> None:
-    """Raises ValueError if data are not those of the epoch that is to be finished."""
-    if at is not None and (at.rows, at.shuffle) != (rows, shuffle):
-        raise ValueError(
-            f"fit: the training goes on at row {at.row} of an epoch of {at.rows} rows, shuffle={at.shuffle}, "
-            f"but got {rows} rows, shuffle={shuffle}; pass the data and the order that it had"
-        )
 
 
 def _sources(

@@ -249,13 +249,13 @@ class Trainer(Estimation):
 
     @contextmanager
     def _names_kept(self) -> Iterator[None]:
-        """Forgets the names of classes that a fit brought which ends before it has begun to train."""
-        names, self.trains = self.model.classes, False
+        """Forgets the names of classes and the scale of a fit that ends before it has begun to train."""
+        classes, scale, self.trains = self.model.classes, self._scale, False
         try:
             yield
         except BaseException:
             if not self.trains:
-                self.model.classes = names
+                self.take_labels(classes, scale)
             raise
 
     @contextmanager

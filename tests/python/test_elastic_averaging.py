@@ -57,6 +57,41 @@ def test_a_training_without_a_move_is_warned_of() -> None:
         on_ranks(2, "elastic-average:8", epochs=2, batch_size=8)
 
 
+def small(epochs: int, every: int, folder: Path | None = None, catch: bool = False) -> str:
+    """Trains 4 steps an epoch; what kind of error it ends with, if that is to be told."""
+    model = pdnn.models.mlp([5, 4, 3], dtype="float64", seed=1)
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=f"elastic-average:{every}")
+    data, resume = (np.random.default_rng(0).normal(size=(64, 5)), np.arange(64) % 3), folder is not None
+    try:
+        trainer.fit(data, epochs, 8, checkpoint=folder, resume=resume, verbose=False)
+    except Exception as error:
+        if not catch:
+            raise
+        return type(error).__name__
+    return "trained"
+
+
+@pytest.mark.parametrize(("first", "every", "told"), [(2, 100, None), (1, 10, "steps 5 to 8"), (1, 6, None)])
+def test_a_resumed_training_is_warned_of_its_own_steps(
+    first: int, every: int, told: str | None, tmp_path: Path
+) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pdnn.run(small, first, every, tmp_path, ranks=2, backend="threads")
+        caught.clear()
+        pdnn.run(small, 2, every, tmp_path, ranks=2, backend="threads")
+    words = [str(each.message) for each in caught if "without a move" in str(each.message)]
+    assert len(words) == (told is not None)
+    assert told is None or told in words[0]
+
+
+def test_a_warning_that_is_an_error_releases_the_other_ranks() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pdnn.run(small, 2, 100, None, True, ranks=2, backend="threads") == ["UserWarning", "Aborted"]
+
+
 def test_a_network_learns() -> None:
     for spec in ("elastic-average:1", "elastic-average:10:0.5"):
         history = on_ranks(2, spec, epochs=30)[0][1]

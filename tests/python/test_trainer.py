@@ -460,6 +460,16 @@ def test_integers_are_evaluated_with_the_scale_that_they_were_trained_with() -> 
     fit(trainer, data=(X, Y), epochs=1, validation=DATA)
 
 
+def test_a_fit_that_is_refused_leaves_the_scale_of_the_one_before(tmp_path: Path) -> None:
+    make().fit(DATA, 1, 16, checkpoint=tmp_path, verbose=False)
+    trainer = make()
+    trainer.fit((X, Y), 1, 8, verbose=False)
+    with pytest.raises(ValueError, match="batch size 16"):
+        trainer.fit(DATA, 1, 8, checkpoint=tmp_path, resume=True, verbose=False)
+    trainer.evaluate(X, Y)
+    assert trainer.predict(X).shape == (len(X), 4)
+
+
 def test_wrong_kinds_are_refused() -> None:
     model = models.mlp([2, 2])
     sgd = optim.SGD(model.parameters(), lr=0.1)

@@ -3,12 +3,13 @@
 from pdnn.checkpoint.collect import collect
 from pdnn.checkpoint.content import Content, load, save
 from pdnn.checkpoint.folder import FILE, Writer, seed_of, strategy_of
-from pdnn.checkpoint.resume import meet_to_resume, resume, resume_session
+from pdnn.checkpoint.resume import check_position, meet_to_resume, resume, resume_session
 
 __all__ = [
     "FILE",
     "Content",
     "Writer",
+    "check_position",
     "collect",
     "load",
     "meet_to_resume",

@@ -122,6 +122,15 @@ def resume(
     return Resumed(path, (float(counts[0]), float(counts[1])), memory, same, told)
 
 
+def check_position(at: Position | None, rows: int, shuffle: bool | str) -> None:
+    """Raises ValueError if data are not those of the epoch that is to be finished."""
+    if at is not None and (at.rows, at.shuffle) != (rows, shuffle):
+        raise ValueError(
+            f"fit: the training goes on at row {at.row} of an epoch of {at.rows} rows, shuffle={at.shuffle}, "
+            f"but got {rows} rows, shuffle={shuffle}; pass the data and the order that it had"
+        )
+
+
 def _warn_of_changes(training: Training, path: Path, layout: dict[str, Any]) -> None:
     """Warns of what is trained now and was not before, though names and shapes are the same."""
     for name, now in what_is_trained(training).items():

@@ -75,7 +75,7 @@ class BatchLoss:
         core, theirs = core_for("float64"), set(trained)
         self._parameters, self.decay = model.flat_parameters, decay
         own = model.dtype == "float64"
-        self._model = model.core if own else core.Model(model.build(core), 0)
+        self._model = model.core if own else core.Model(model.build(core), None)
         self._copied = None if own else self._model.params
         self.loss_of_core = criterion.build(core)
         flags = [parameter in theirs for parameter in model.parameters()]
