@@ -77,7 +77,7 @@ PYTHON_MAY_LOOK_AT = {
         *("recording", "store", "tensor"),
     ],
     "models": ["checks", "exchange", "nn", "files", "moved"],
-    "optim": ["_core", "checks", "core", "comm", "deferred", "store", "tensor", "nn"],
+    "optim": ["_core", "advice", "checks", "core", "comm", "deferred", "store", "tensor", "nn"],
     "data": ["_core", "checks", "core", "comm", "nn", "moved", "tensor"],
     "datasets": ["checks", "data", "files", "moved", "progress"],
     "exercises": ["checks", "core", "comm", "nn", "data", "datasets"],
@@ -88,7 +88,7 @@ PYTHON_MAY_LOOK_AT = {
         *("checks", "deferred", "drawing", "files", "moved"),
     ],
     "metrics": ["store"],
-    "history": ["drawing", "files", "moved", "estimate", "strategies"],
+    "history": ["advice", "drawing", "files", "moved", "estimate", "strategies"],
     "training": [
         *("_core", "checks", "core", "comm", "store", "nn", "optim", "data"),
         *("strategies", "estimate", "history", "metrics"),
@@ -104,7 +104,7 @@ PYTHON_MAY_LOOK_AT = {
         *("_core", "comm", "store", "data", "strategies", "progress", "settings", "training"),
         *("checkpoint", "epochs", "closures", "estimation", "copies"),
     ],
-    "trainer": ["comm", "data", "history", "checkpoint", "estimation", "settings", "fitting"],
+    "trainer": ["advice", "comm", "data", "history", "checkpoint", "estimation", "settings", "fitting"],
     "callbacks": ["checks", "files", "metrics", "store", "training", "trainer"],
     "sklearn": [
         *("_core", "core", "comm", "store", "nn", "optim", "data", "strategies", "estimate"),

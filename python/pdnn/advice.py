@@ -1,4 +1,4 @@
-"""What to write in the place of torch's attributes that pdnn has none of, as their errors say it."""
+"""What to write in the place of other libraries' attributes that pdnn has none of, as their errors say it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ MODULE = {
     **PLACE,
     **dict.fromkeys(("double", "float", "half", "bfloat16"), _DTYPE),
     **dict.fromkeys(("fit", "compile", "evaluate"), "pdnn.Trainer(model, loss, optimizer) has fit"),
+    **dict.fromkeys(("predict_classes", "predict_proba"), "a pdnn.Trainer has predict_classes"),
     "apply": "write for module in model.modules()",
     "zero_grad": "call zero_grad() of the optimizer, or write flat_gradients[...] = 0",
     "requires_grad_": "to keep parameters as they are, pass the optimizer the others only",
@@ -37,6 +38,20 @@ TENSOR = {
     "numel": "write data.size",
     "size": "write shape",
     "grad": "only Parameters have one",
+}
+TRAINER = {
+    "compile": "the loss, the optimizer and the metrics are arguments of pdnn.Trainer",
+    "predict_proba": "after nn.CrossEntropyLoss write nn.Softmax()(trainer.predict(x)).data",
+    "score": "evaluate gives the loss and the metrics",
+    "summary": "its model has one",
+    "train": "write fit",
+}
+OPTIMIZER = {"add_param_group": "pass all groups when it is made"}
+SCHEDULE = dict.fromkeys(
+    ("state_dict", "load_state_dict"), "its state is last_epoch; step_to(t) goes to a time"
+)
+HISTORY = {
+    name: f'write history.history["{name}"]' for name in ("loss", "accuracy", "val_loss", "val_accuracy")
 }
 
 

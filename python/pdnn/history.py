@@ -7,6 +7,7 @@ import os
 from math import nan
 from typing import TYPE_CHECKING, Any
 
+from pdnn.advice import HISTORY, Advising
 from pdnn.drawing import new_figure
 from pdnn.files.atomic import named, replacing
 from pdnn.moved import former
@@ -21,7 +22,7 @@ _COMMUNICATING = ("agreement", "messages", "scatter", "broadcast")
 """The phases in which a rank has to do with others."""
 
 
-class History:
+class History(Advising):
     """Lists with one value per epoch.
 
     Attributes
@@ -61,6 +62,7 @@ class History:
         batch; None without ``timeline=True``.
     """
 
+    advice = HISTORY
     books = former("books", "compression")
 
     def __init__(self) -> None:

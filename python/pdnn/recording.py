@@ -19,13 +19,17 @@ class no_grad(ContextDecorator):
     Raises
     ------
     TypeError
-        If it decorates a generator or coroutine function, whose body runs after the call.
+        If it decorates a generator or coroutine function, whose body runs later; or without brackets.
 
     Examples
     --------
     >>> with pdnn.no_grad():
     ...     outputs = net(x)
     """
+
+    def __init__(self, func: None = None) -> None:
+        if func is not None:
+            raise TypeError("no_grad: write @no_grad(), with brackets, to decorate a function")
 
     def __enter__(self) -> no_grad:
         _paused.set((*_paused.get(), self))

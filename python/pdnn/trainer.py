@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol
 import numpy.typing as npt
 
 from pdnn import checkpoint as checkpoints
+from pdnn.advice import TRAINER, Advising
 from pdnn.comm.threads import CURRENT
 from pdnn.data import BlockStream, PadCropFlip
 from pdnn.data.source import Data, data_of, epochs_may_come_second
@@ -39,7 +40,7 @@ HOOKS = ("on_train_begin", "on_epoch_end", "on_train_end")
 """What a callback has."""
 
 
-class Trainer(Estimation):
+class Trainer(Advising, Estimation):
     """Trains and evaluates a model.
 
     The model, loss, optimizer, strategy and metrics stay as they were given: to assign another is an
@@ -106,6 +107,8 @@ class Trainer(Estimation):
         If the strategy does not fit the number of ranks, the optimizer's parameters are not the model's, or
         the schedule is another optimizer's.
     """
+
+    advice = TRAINER
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in FIXED and name in vars(self):

@@ -492,6 +492,8 @@ def test_no_grad_decorates_no_function_whose_body_runs_later() -> None:
     for function in (generator, coroutine, both):
         with pytest.raises(TypeError, match="is a generator or coroutine function, whose body runs after"):
             pdnn.no_grad()(function)
+    with pytest.raises(TypeError, match=r"write @no_grad\(\), with brackets"):
+        pdnn.no_grad(lambda: 0)  # type: ignore[arg-type]
 
 
 def test_dropout_masks_follow_the_seed_and_the_calls() -> None:

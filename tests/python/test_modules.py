@@ -461,6 +461,10 @@ class Odd(nn.Module):
         return self.nothing  # type: ignore[attr-defined,no-any-return]
 
 
+def trainer_of(net: nn.Sequential) -> Any:
+    return pdnn.Trainer(net, nn.CrossEntropyLoss(), optim.SGD(net.parameters(), lr=0.1))
+
+
 @pytest.mark.parametrize(
     ("find", "words"),
     [
@@ -469,6 +473,12 @@ class Odd(nn.Module):
         (lambda net: net.zero_grad(), r"'zero_grad'; call zero_grad\(\) of the optimizer"),
         (lambda net: net.nothing, "'Sequential' object has no attribute 'nothing'$"),
         (lambda net: Odd().width, "'Odd' object has no attribute 'nothing'$"),
+        (lambda net: net.predict_proba(ROW), r"'predict_proba'; a pdnn\.Trainer has predict_classes"),
+        (lambda net: trainer_of(net).predict_proba(ROW), r"nn\.Softmax\(\)\(trainer\.predict\(x\)\)\.data$"),
+        (lambda net: trainer_of(net).compile(), "are arguments of pdnn.Trainer"),
+        (lambda net: trainer_of(net).history.val_loss, r"write history\.history\[\"val_loss\"\]"),
+        (lambda net: trainer_of(net).optimizer.add_param_group({}), "pass all groups when it is made"),
+        (lambda net: optim.StepLR(trainer_of(net).optimizer, 3).state_dict(), r"its state is last_epoch"),
         (lambda net: net(ROW).argmax(1), r"'argmax'; its array has one, tensor\.data\.argmax"),
         (lambda net: net(ROW).cuda(), "'cuda'; all arrays are"),
         (lambda net: net[0].weight.mean(), r"'Parameter' .* 'mean'; its array has one, data\.mean$"),

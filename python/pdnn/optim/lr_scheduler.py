@@ -18,12 +18,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pdnn.advice import SCHEDULE, Advising
 from pdnn.checks import integer, kind_of, number
 from pdnn.optim.optimizer import Optimizer
 from pdnn.store import Array
 
 
-class LRScheduler:
+class LRScheduler(Advising):
     """Base of the schedules: the learning rate as a function `rate` of the first one and of time t.
 
     Parameters
@@ -39,6 +40,7 @@ class LRScheduler:
         The time t: how often `step` has been called.
     """
 
+    advice = SCHEDULE
     settings: ClassVar[tuple[str, ...]] = ()
     """The attributes that `config` lists, beside those of a base class."""
 

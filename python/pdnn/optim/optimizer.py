@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pdnn.advice import OPTIMIZER, Advising
 from pdnn.checks import integer
 from pdnn.core import CoreOptimizer, core_for
 from pdnn.nn.losses import Loss
@@ -17,7 +18,7 @@ from pdnn.optim.stepper import Stepper
 from pdnn.store import Array, Parameter, Store
 
 
-class Optimizer(ParameterGroups):
+class Optimizer(Advising, ParameterGroups):
     """Base of the optimizers: parameter groups, each with its learning rate and weight decay.
 
     Copy or pickle it together with its model, as in ``copy.deepcopy((model, optimizer))``: the copy is of the
@@ -29,6 +30,7 @@ class Optimizer(ParameterGroups):
         ``params``, ``lr``, ``weight_decay``; change the numbers at any time between epochs, or steps by hand.
     """
 
+    advice = OPTIMIZER
     needs_closure: ClassVar[bool] = False
     """Whether a step evaluates its batch several times, by a function that it is given."""
 
