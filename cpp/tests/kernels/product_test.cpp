@@ -149,7 +149,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_every_remainder_of_rows, T
 BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_every_depth, T, Elements) {
   for (const Kind kind : kKinds)
     for (const Index depth : {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 127, 128, 129, 255, 256, 257, 400})
-      for (const Index cols : {3, 16, 37, 65}) check_shape<T>(kind, 14, cols, depth);
+      for (const Index cols : {3, 16, 37, 65})
+        for (const Index rows : {2, 14}) check_shape<T>(kind, rows, cols, depth);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_random_sizes, T, Elements) {
@@ -170,10 +171,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(many_workers_divide_both_rows_and_columns, T, Elem
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_rows_pages_apart, T, Elements) {
   for (const Kind kind : kKinds) {
-    ProductProblem<T> problem(kind, 14, 150, 20, 1024);
-    for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double rounding) {
-      problem.check(problem.run(products, 1, Activation::identity, false), Activation::identity, false, rounding);
-    });
+    for (const Index rows : {1, 4, 14}) {
+      ProductProblem<T> problem(kind, rows, 150, 20, 1024);
+      for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double rounding) {
+        problem.check(problem.run(products, 1, Activation::identity, false), Activation::identity, false, rounding);
+      });
+    }
   }
 }
 
@@ -226,7 +229,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_do_not_depend_on_their_batch, T, Elements) {
         return dx;
       };
       const std::vector<T> y = forward(0, batch), dx = backward(0, batch);
-      for (const Index rows : {1, 2, 3, 6, 7, 13, 24, 25, 105, 256, 257, 300}) {
+      for (const Index rows : {1, 2, 3, 4, 5, 6, 7, 13, 24, 25, 105, 256, 257, 300}) {
         const Index first = batch - rows - rows % 7;
         BOOST_TEST(same_bits(y.data() + first * outputs, forward(first, rows).data(), rows * outputs),
                    "y of " << rows << " rows, w's " << stride << " apart");
@@ -234,6 +237,38 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_do_not_depend_on_their_batch, T, Elements) {
                    "dx of " << rows << " rows, w's " << stride << " apart");
       }
     });
+  }
+}
+
+// The same for weights of any depth and width, in rows near each other, pages apart or in panels, and for every worker.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_few_rows_are_those_of_a_batch, T, Elements) {
+  constexpr Index batch = 30, page = 4096 / Index{sizeof(T)}, most_depth = 41, most_cols = 203;
+  const std::vector<T> x = numbers<T>(batch * most_depth, 1), b = numbers<T>(most_cols, 2);
+  const std::vector<T> memory = numbers<T>(most_depth * page, 3);
+  for (const Index depth : {0, 1, 7, 8, 9, 41}) {
+    for (const Index cols : {1, 5, 8, 16, 33, 64, 203}) {
+      PanelMatrix<const T> far = Matrix<const T>(memory.data(), depth, cols, page);
+      const PanelMatrix<const T> weights[] = {
+          {memory.data(), depth, cols}, far, {memory.data(), depth, cols, kPanel<T>}};
+      for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double) {
+        for (const PanelMatrix<const T>& w : weights) {
+          const auto forward = [&](Index rows, int team, const T* bias) {
+            std::vector<T> y(static_cast<std::size_t>(rows * cols));
+            as_team(team, [&](Part part) {
+              products.product_nn(part, {x.data(), rows, depth}, w, bias, Activation::relu, {y.data(), rows, cols});
+            });
+            return y;
+          };
+          for (const T* const bias : {b.data(), static_cast<const T*>(nullptr)}) {
+            const std::vector<T> all = forward(batch, 1, bias);
+            for (const Index rows : {1, 2, 3, 4, 5})
+              for (const int team : {1, 2, 5})
+                BOOST_TEST(same_bits(all.data(), forward(rows, team, bias).data(), rows * cols),
+                           rows << " rows by " << depth << "x" << cols << ", a team of " << team);
+          }
+        }
+      });
+    }
   }
 }
 

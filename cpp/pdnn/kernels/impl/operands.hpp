@@ -25,11 +25,17 @@ struct Plain {
   struct InUse {};                                        // while it lives, this thread may multiply them
   static PDNN_INLINE Vector<T> spread(const T* group) { return broadcast(*group); }
   static PDNN_INLINE Vector<T> multiply_add(Vector<T> a, Vector<T> b, Vector<T> sum) { return fma<T>(a, b, sum); }
+  static PDNN_INLINE Vector<T> factor(Vector<T> x) { return x; }  // of numbers as they lie
 
   /// to[k, j] = from[k, j] for j < cols, 0 for cols ≤ j < width.
   template <Index width>
   static void copy(const T* from, Index stride, Index depth, Index cols, T* to) {
     copy_block<width>(from, stride, depth, cols, to);
+  }
+  /// to[r, k] = from[r, k]; rows of `to` lie `to_stride` apart.
+  static void copy_along(const T* from, Index stride, Index rows, Index depth, T* to, Index to_stride) {
+    for (; rows > 0; --rows, from += stride, to += to_stride)
+      for (Index k = 0; k < depth; k += kLanes<T>) store(to + k, load(from + k, depth - k), depth - k);
   }
   /// to[k, j] = from[j, k] for j < cols, 0 for cols ≤ j < width. Writes rows up to the next multiple of kLanes.
   template <Index width>
@@ -59,6 +65,7 @@ PDNN_INLINE Vector<float> round_to_bfloat16(Vector<float> x) {
 
 struct Rounded : Plain<float> {
   static constexpr bool kCopied = true;
+  static PDNN_INLINE Vector<float> factor(Vector<float> x) { return round_to_bfloat16(x); }
 
   /// to[k, j] = from[k, j], rounded, for j < cols, 0 for cols ≤ j < width.
   template <Index width>

@@ -1,6 +1,7 @@
 #pragma once
-/// How the output of a product is dealt out to workers.
+/// How the output of a product is dealt out to workers, and where the parts of a weight lie.
 #include "pdnn/kernels/impl/elementwise.hpp"
+#include "pdnn/kernels/panels.hpp"
 
 namespace pdnn::kernels::impl {
 namespace {
@@ -25,6 +26,19 @@ PDNN_INLINE Block own_block(Part part, Index rows, Index cols, Index tile_cols, 
   const int down = part.size / across;
   const Range own_rows = part.index < across * down ? deal({part.index / across, down}, rows) : Range{rows, rows};
   return {own_rows, in_tiles(deal({part.index % across, across}, tiles), tile_cols, cols)};
+}
+
+/// Where element (r, j) lies, and how far from it the one in the next row.
+template <class T>
+struct Element {
+  T* data;
+  Index stride;
+};
+template <class T>
+PDNN_INLINE Element<T> spot(const PanelMatrix<T>& w, Index r, Index j) {
+  if (w.panel >= w.cols) return {w.data + r * w.stride + j, w.stride};
+  const Index first = j / w.panel * w.panel, width = min(w.panel, w.cols - first);
+  return {w.data + first * w.rows + r * width + (j - first), width};
 }
 
 }  // namespace

@@ -9,9 +9,11 @@
 /// is cut into pieces so that copies fit and a strip stays near; sums go on in c from piece to piece, in ascending
 /// order, so neither the cuts nor the number of workers changes a bit. The leaves of a batch are cut into pieces of
 /// whole nodes of their tree, if these fit: a tile has the sum of its node in registers in the end, and only sums of
-/// pieces wait in memory. Factors that are rounded are rounded in their copies, and both are copied.
+/// pieces wait in memory. Factors that are rounded are rounded in their copies, and both are copied, but for a few
+/// rows.
 #include "pdnn/kernels/impl/columns.hpp"
 #include "pdnn/kernels/impl/fetch.hpp"
+#include "pdnn/kernels/impl/few_rows.hpp"
 #include "pdnn/kernels/impl/parts.hpp"
 #include "pdnn/kernels/impl/pieces.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
@@ -41,19 +43,6 @@ inline constexpr Index kAhead = 6;       // rows of b that are fetched before th
 
 template <class T, int vectors>
 inline constexpr Index kTileCols = vectors * kLanes<T>;
-
-/// Where element (r, j) lies, and how far from it the one in the next row.
-template <class T>
-struct Element {
-  T* data;
-  Index stride;
-};
-template <class T>
-PDNN_INLINE Element<T> spot(const PanelMatrix<T>& w, Index r, Index j) {
-  if (w.panel >= w.cols) return {w.data + r * w.stride + j, w.stride};
-  const Index first = j / w.panel * w.panel, width = min(w.panel, w.cols - first);
-  return {w.data + first * w.rows + r * width + (j - first), width};
-}
 
 /// One product; its sums start from 0, from a bias, from c, or from elsewhere. With an update, c is room for sums that
 /// go on from piece to piece, and what is in it afterwards is lost.
@@ -316,6 +305,8 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, const Finish<std:
 
 template <class Operands, class T = typename Operands::Value>
 void product_nn(Part part, Matrix<const T> x, PanelMatrix<const T> w, const T* b, Activation f, Matrix<T> y) {
+  if constexpr (Operands::kCopied && Operands::kGroup == 1)
+    if (are_few_rows<T>(x.rows, y.cols, x.cols)) return product_of_few_rows<Operands>(part, x, w, b, f, y);
   const Product<T> p{x.cols, x.data, x.stride, 1, w, false, b, false, y};
   multiply<Operands, false, false>(part, y.rows, y.cols, p,
                                    [&](Index, Index rows, Index, Index cols, T* sums, Index stride) {
