@@ -305,8 +305,10 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, const Finish<std:
 
 template <class Operands, class T = typename Operands::Value>
 void product_nn(Part part, Matrix<const T> x, PanelMatrix<const T> w, const T* b, Activation f, Matrix<T> y) {
-  if constexpr (Operands::kCopied && Operands::kGroup == 1)
-    if (are_few_rows<T>(x.rows, y.cols, x.cols)) return product_of_few_rows<Operands>(part, x, w, b, f, y);
+  if constexpr (Operands::kGroup == 1) {
+    const bool pays = Operands::kCopied || spot(w, 0, 0).stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
+    if (pays && are_few_rows<T>(x.rows, y.cols, x.cols)) return product_of_few_rows<Operands>(part, x, w, b, f, y);
+  }
   const Product<T> p{x.cols, x.data, x.stride, 1, w, false, b, false, y};
   multiply<Operands, false, false>(part, y.rows, y.cols, p,
                                    [&](Index, Index rows, Index, Index cols, T* sums, Index stride) {
