@@ -242,6 +242,7 @@ def check_shared_memory(comm: Communicator) -> None:
         (TypeError, 3, "spam", "dtype 'spam'"),
         (TypeError, 2.5, "float32", "shape 2.5"),
         (ValueError, (-1, 2), "float32", "shape (-1, 2)"),
+        (ValueError, (1,) * 9, "float32", "a shape of 9 dimensions"),
         (ValueError, (1,) * 300, "float32", "a shape of 300 dimensions"),
         (TypeError, 3, np.dtype("float32").newbyteorder(), "dtype >f4"),
     ]
@@ -282,6 +283,8 @@ def check_mistakes_are_named_on_every_rank(comm: Communicator) -> None:
     passed(fine.astype(np.float16), "an array of float16")
     passed(np.ma.masked_equal(fine, 0), "an array with masked entries")
     passed([1.0], "an object of type list")
+    passed(np.zeros((1,) * 9, np.float32), "an array of 9 dimensions")
+    assert comm.all_reduce(np.ones((1,) * 8)).item() == comm.size
     refused(TypeError, lambda: comm.all_reduce([1.0], "mean", reproducible=True))  # type: ignore[arg-type]
     if comm.size > 1:
         check_ranks_that_differ(comm, last, fine)
@@ -311,9 +314,16 @@ def check_ranks_that_differ(comm: Communicator, last: bool, a: Array) -> None:
     long = "a" * 600
     differ(lambda: comm.all_reduce(a, long), lambda: comm.all_reduce(a), f"op={long[:40]})", "op=sum")  # type: ignore[arg-type]
     double = a.astype(np.float64)
-    differ(lambda: comm.all_gather(double), lambda: comm.all_gather(a), "float64", "float32")
+    differ(lambda: comm.all_gather(double), lambda: comm.all_gather(a), "float64", "arguments must agree")
     parts = [a] * comm.size if comm.rank else [a] * (comm.size + 1)
     assert "rank 0 passed" in refused(ValueError, lambda: comm.scatter(parts))
+    wide = np.zeros((comm.size, 3, 2))
+    words = f"rank 0 passed a {wide.shape} float64 array for {comm.size} parts of (3, 2) float32"
+    assert "a 0-dimensional array" in refused(ValueError, lambda: comm.scatter(np.zeros(())))
+    group = comm.split(0)
+    assert words in refused(ValueError, lambda: group.start_scatter(wide, 0, np.empty_like(a)).wait())
+    mixed = [a] * (comm.size - 1) + [double]
+    assert "rank 0 passed parts of several types" in refused(ValueError, lambda: comm.scatter(mixed))
 
 
 def check_wrong_arguments(comm: Communicator) -> None:

@@ -437,6 +437,7 @@ def check_collectives(comm: Communicator) -> None:
     np.testing.assert_array_equal(rows, np.repeat(np.arange(p), np.arange(p))[:, None].repeat(2, axis=1))
     assert ddp.broadcast(comm.rank + 5, root_rank=p - 1) == p + 4
     np.testing.assert_array_equal(ddp.broadcast(mine, 0), np.arange(3))
+    assert (mine == np.arange(3) + comm.rank).all()
     assert (ddp.rank(), ddp.size()) == (comm.rank, p)
     masked = np.ma.masked_array(mine, mask=[0, 0, comm.rank == p - 1])  # its last entry, on the last rank
     for call in (ddp.allreduce, ddp.allgather, lambda a: ddp.broadcast(a, 0)):
@@ -453,10 +454,12 @@ def check_state_is_broadcast(comm: Communicator) -> None:
         descent.step()
     descent.param_groups[0]["lr"] = 0.5 + comm.rank
     ddp.broadcast_parameters(model, root_rank=root)
+    roots = [array.copy() for array in comm.all_gather(next(iter(descent.state_arrays().values())))][root]
     ddp.broadcast_optimizer_state(ddp.DistributedOptimizer(descent), root_rank=root)
     for array in (model.flat_parameters, model.flat_buffers, *descent.state_dict()["state"].values()):
         for other in comm.all_gather(array):
             np.testing.assert_array_equal(other, array)
+    np.testing.assert_array_equal(next(iter(descent.state_arrays().values())), roots)
     assert descent.state_dict()["steps"] == comm.size
     assert descent.param_groups[0]["lr"] == 0.5 + root
     assert model.flat_buffers.max() >= 1 + root
@@ -506,6 +509,9 @@ def check_differences_are_refused(comm: Communicator) -> None:
     halves = [{"params": each} for each in same.parameters()] if odd else same.parameters()
     said = refused(ValueError, lambda: ddp.DistributedOptimizer(optim.SGD(halves, lr=0.1)))
     assert words + "parameter groups [1, 1, 1, 1], rank 0 has [4]" in said
+    grouped = optim.SGD([{"params": each} for each in sizes(4).parameters()][: 1 + odd], lr=0.1)
+    said = refused(ValueError, lambda: ddp.broadcast_optimizer_state(grouped))
+    assert words + "numbers ['lr of group 0', 'lr of group 1'" in said
     same = sizes(4)
     rule = adam(same) if odd else sgd(same)
     assert "optimizer {'type': 'Adam'" in refused(ValueError, lambda: ddp.DistributedOptimizer(rule))

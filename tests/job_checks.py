@@ -9,6 +9,7 @@ import pytest
 
 import pdnn
 from pdnn import models, nn, optim
+from pdnn.data import Dataset
 
 JOB: dict[str, Any] = {
     "sizes": [12, 9, 4],
@@ -22,6 +23,11 @@ JOB: dict[str, Any] = {
     "loss": nn.CrossEntropyLoss(),
     "optimizer": optim.SGD,
     "seed": 0,
+    "of_trainer": {},
+    "decay_every": 1,
+    "labels": [0, 1, 2, 3],
+    "weight": None,
+    "of_fit": {},
     "callbacks": [],
 }
 
@@ -31,11 +37,12 @@ def fit(comm: pdnn.comm.Communicator, **changes: Any) -> None:
     job = JOB | changes
     model = models.mlp(job["sizes"], job["activation"], dtype=job["dtype"], seed=2)
     optimizer = job["optimizer"](model.parameters(), lr=job["lr"])
-    trainer = pdnn.Trainer(
-        model, job["loss"], optimizer, strategy=job["strategy"], seed=job["seed"], comm=comm
-    )
-    data = np.ones((job["rows"], 12)), np.arange(job["rows"]) % 4
-    trainer.fit(data, job["epochs"], job["batch_size"], callbacks=job["callbacks"], verbose=False)
+    schedule = optim.StepLR(optimizer, job["decay_every"])
+    options = {"strategy": job["strategy"], "seed": job["seed"], "comm": comm, **job["of_trainer"]}
+    trainer = pdnn.Trainer(model, job["loss"], optimizer, schedule=schedule, **options)
+    x, y = np.ones((job["rows"], 12)), np.array(job["labels"])[np.arange(job["rows"]) % 4]
+    options = {"callbacks": job["callbacks"], "verbose": False, **job["of_fit"]}
+    trainer.fit(Dataset(x, y, weight=job["weight"]), job["epochs"], job["batch_size"], **options)
 
 
 DIFFERENCES = {
@@ -50,6 +57,16 @@ DIFFERENCES = {
     "rule": ({"optimizer": optim.Adam}, "optimizer .*Adam.*, rank 0 has .*SGD"),
     "rate": ({"lr": 0.2}, "groups .*0.2.*, rank 0 has .*0.3"),
     "seed": ({"seed": 1}, "seed 1, rank 0 has 0"),
+    "clipping": ({"of_trainer": {"clip_norm": 1.0}}, r"clipping \(1\.0, None\), rank 0 has \(None, None\)"),
+    "not finite": ({"of_trainer": {"on_nonfinite": "skip"}}, "on_nonfinite skip, rank 0 has raise"),
+    "metrics": ({"of_trainer": {"metrics": ["mae"]}}, r"metrics \['mae'\], rank 0 has \[\]"),
+    "schedule": ({"decay_every": 2}, "schedule .*StepLR.*, rank 0 has .*StepLR"),
+    "schedule per": ({"of_trainer": {"schedule_per": "step"}}, "schedule .*'step'.*, rank 0 has .*'epoch'"),
+    "weights": ({"weight": np.ones(53)}, "row weights True, rank 0 has False"),
+    "shuffle": ({"of_fit": {"shuffle": False}}, "shuffle False, rank 0 has True"),
+    "validation": ({"of_fit": {"validation": (np.ones((5, 12)), np.arange(5) % 4)}}, "validation rows 5"),
+    "order": ({"labels": [3, 2, 1, 0]}, "training data with the digest "),
+    "names": ({"labels": ["b", "c", "d", "e"]}, r"classes \['b', 'c', 'd', 'e'\], rank 0 has None"),
 }
 """What rank 1 has other than rank 0, and what every rank says."""
 

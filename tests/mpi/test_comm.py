@@ -61,6 +61,13 @@ def test_sums_of_threads_are_taken_in_the_order_of_ranks() -> None:
         np.testing.assert_array_equal(result, wanted)
 
 
+@pytest.mark.parametrize("ranks", [5, 6, 7])
+def test_the_tree_over_ranks_may_end_in_one_without_a_neighbor(ranks: int) -> None:
+    run_threads(
+        lambda: comm_checks.check_reproducible_sums_are_made_by_the_tree_over_ranks(pdnn.world()), ranks
+    )
+
+
 def test_the_first_real_error_of_a_thread_is_raised_and_the_others_are_released() -> None:
     def fail() -> None:
         comm = pdnn.world()

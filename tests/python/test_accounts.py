@@ -12,6 +12,7 @@ import pytest
 
 import pdnn
 from pdnn import nn, optim
+from pdnn.cli.accounts import of_ranks
 from pdnn.data import Dataset
 from pdnn.history import History
 from pdnn.strategies import DataParallel, ModelAveraging, Serial
@@ -296,3 +297,21 @@ def test_a_communicator_tells_its_traffic() -> None:
     while waited < 0.02:  # a busy machine may hold rank 0 up for as long as rank 1
         (first, waited), (second, _) = pdnn.run(waits, ranks=2, backend="threads")
         assert first == second == 80
+
+
+def test_bytes_of_a_step_are_a_mean_over_ranks_and_epochs() -> None:
+    history, waits = History(), dict.fromkeys(("agreement", "messages", "scatter", "broadcast"), 0.0)
+    rank = {
+        "seconds": 2.0,
+        "steps": 5,
+        "bytes": 50,
+        "shared_bytes": 20,
+        "gradient": 1.0,
+        "update": 0.5,
+        **waits,
+    }
+    history.ranks = [[rank, rank]] * 3
+    words = (
+        "a step of a rank: 10 bytes sent, 4 read in shared memory, 75% computing, 0% exposed communication"
+    )
+    assert of_ranks(history).startswith(words)

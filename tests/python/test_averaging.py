@@ -227,3 +227,17 @@ def test_steps_that_are_undone_and_made_again_count_once_in_an_average() -> None
     alone = job("serial", slice(0, 4)), job("serial", slice(4, 8))
     for got in run_threads(lambda: job("average:end"), 2):
         np.testing.assert_allclose(got, 0.3 * alone[0] + 0.7 * alone[1], rtol=1e-12)
+
+
+def test_updates_are_those_of_all_ranks_and_the_last_average_is_of_the_last_epoch() -> None:
+    def fit() -> pdnn.History:
+        model = nn.Sequential(nn.Linear(3, 2), seed=1)
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        trainer = pdnn.Trainer(model, nn.MSELoss(), sgd, strategy="average:2:int8")
+        return trainer.fit(np.ones((20, 3)), np.zeros((20, 2)), 1, 2, verbose=False)
+
+    for history in pdnn.run(fit, ranks=2, backend="threads"):
+        (updates,) = history.updates
+        assert updates["count"] == 10 == 2 * history.ranks[0][0]["steps"]
+        assert updates["per_second"] == pytest.approx(10 / history.history["seconds"][0])
+        assert history.compression[0]["sums"] == 3  # after the second step, the fourth and the last

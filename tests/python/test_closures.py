@@ -11,8 +11,10 @@ import pytest
 
 import pdnn
 from pdnn import models, nn, optim
+from pdnn.closures import ClosureEpochs
 from pdnn.comm import run_threads
 from pdnn.data import BlockStream, Dataset
+from pdnn.data.source import source_of
 from pdnn.progress import Progress
 
 RNG = np.random.default_rng(0)
@@ -189,6 +191,7 @@ def test_a_loss_that_is_not_finite_ends_a_fit_on_all_ranks() -> None:
         ({"strategy": "ddp:int8"}, '"ddp:int8" does not give every rank'),
         ({"strategy": "ddp:sum"}, "does not give every rank"),
         ({"strategy": "average:8"}, "does not give every rank"),
+        ({"strategy": "pipeline:1:int8"}, "does not give every rank"),
         ({"strategy": "hogwild:2"}, "does not give every rank"),
         ({"strategy": "scatter-gather"}, "does not give every rank"),
         ({"clip_norm": 1.0}, "leave clip_norm"),
@@ -220,3 +223,19 @@ def test_blocks_train_as_the_same_rows_in_memory(batch_size: int, shuffle: bool)
         in_memory.fit((X[order], Y[order]), 1, batch_size, shuffle=False, verbose=False)
     assert got == in_memory.history.history["loss"]
     np.testing.assert_array_equal(in_blocks.model.flat_parameters, in_memory.model.flat_parameters)
+
+
+def test_an_epoch_may_pause_after_each_step() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), seed=1)
+    trainer = pdnn.Trainer(model, nn.MSELoss(), optim.LBFGS(model.parameters()), strategy="serial")
+    data = Dataset(np.random.default_rng(0).normal(size=(20, 3)), np.ones((20, 2)))
+    source = source_of("train", data, model, trainer.loss, None)
+    epochs = ClosureEpochs(trainer, source, 4, shuffle=False, augment=None, timeline=False)
+    epochs.run(lambda _: False, seconds=0.0)
+    assert (trainer.step, epochs.complete) == (1, False)
+    epochs.run(lambda _: True)
+    assert trainer.step == 2
+    epochs.run(lambda _: False, most_steps=1)
+    assert trainer.step == 3
+    epochs.run(lambda _: False)
+    assert (trainer.step, epochs.complete) == (5, True)

@@ -12,6 +12,7 @@ import pdnn
 from ddp_checks import LABELS, ROWS, ByHand, sgd, sigmoids
 from pdnn import ddp, nn, optim
 from pdnn.comm import Communicator
+from pdnn.ddp.optimizer import cut
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
@@ -46,6 +47,22 @@ def test_the_plain_mean_of_uneven_ranks_is_another_gradient() -> None:
     right, mean = pdnn.run(gradients, ranks=2, backend="threads")[0]
     np.testing.assert_allclose(right, alone.flat_gradients, rtol=1e-12, atol=1e-15)
     assert np.abs(mean - alone.flat_gradients).max() > 0.01
+
+
+def test_rows_count_their_weights_on_all_ranks_together() -> None:
+    loss, weight = nn.CrossEntropyLoss(), np.array([1.0, 0.0, 5.0, 2.0])
+
+    def gradients() -> np.ndarray:
+        model, rows = sigmoids(7), slice(2 * ddp.rank(), 2 * ddp.rank() + 2)
+        opt = ddp.DistributedOptimizer(sgd(model))
+        loss(model(ROWS[rows]), LABELS[rows], weight[rows]).backward()
+        opt.synchronize()
+        return model.flat_gradients.copy()
+
+    alone = sigmoids(7)
+    loss(alone(ROWS[:4]), LABELS[:4], weight).backward()
+    for got in pdnn.run(gradients, ranks=2, backend="threads"):
+        np.testing.assert_allclose(got, alone.flat_gradients, rtol=1e-12, atol=1e-15)
 
 
 def test_a_rank_that_raises_in_a_step_releases_the_others() -> None:
@@ -128,6 +145,28 @@ def test_mistakes_are_refused() -> None:
     np.testing.assert_array_equal(own, alone.flat_gradients)
     with pytest.raises(ValueError, match="ResNet9: device is 'cuda'"):
         pdnn.models.ResNet9(device="cuda")
+
+
+def test_a_bucket_may_be_full_to_the_last_element() -> None:
+    parameters = list(sigmoids(7).parameters())[:2]
+    size = sum(each.size for each in parameters)
+    assert cut(parameters, size) == [(0, size)]
+    assert len(cut(parameters, size - 1)) == 2
+
+
+def test_a_pass_after_gradients_that_were_zeroed_by_hand_is_agreed_on_anew() -> None:
+    def gradients() -> np.ndarray:
+        model = sigmoids(7)
+        opt = ddp.DistributedOptimizer(sgd(model))
+        for _ in range(2):
+            model.flat_gradients[:] = 0
+            rows = slice(2 * ddp.rank(), 2 * ddp.rank() + 2)
+            nn.CrossEntropyLoss()(model(ROWS[rows]), LABELS[rows]).backward()
+            opt.synchronize()
+        return model.flat_gradients.copy()
+
+    first, second = pdnn.run(gradients, ranks=2, backend="threads")
+    np.testing.assert_array_equal(first, second)
 
 
 def test_two_models_in_one_pass_need_one_weight() -> None:

@@ -453,6 +453,14 @@ def test_synchronized_statistics_are_those_of_the_whole_batch(ranks: int) -> Non
 # ---- modes and randomness
 
 
+def test_running_statistics_are_of_no_other_rank() -> None:
+    norm = nn.Sequential(nn.BatchNorm1d(3, sync=True), dtype="float64")
+    x = np.ones((4, 3))
+    assert norm(x).node.synchronized
+    norm.eval()
+    assert not norm(x).node.synchronized
+
+
 def test_nothing_is_recorded_under_no_grad() -> None:
     net = Branches()
     with pdnn.no_grad():
@@ -505,6 +513,11 @@ def test_dropout_masks_follow_the_seed_and_the_calls() -> None:
     assert all((a == b).all() for a, b in zip(first, again, strict=True))
     assert (first[0] != first[1]).any()
     assert (first[0] != other[0]).any()
+    looked_at = nn.Sequential(nn.Dropout(0.5), seed=1, dtype="float64")
+    looked_at.eval()
+    looked_at(np.ones((4, 8)))  # draws none
+    looked_at.train()
+    assert (looked_at(np.ones((4, 8))).data == first[0]).all()
     assert set(np.unique(first[0])) == {0.0, 2.0}
     net = nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.5), seed=1, dtype="float64")
     net(np.ones((4, 8))).sum().backward()  # backward draws the same mask

@@ -75,6 +75,8 @@ def test_a_state_goes_back_to_each_of_its_last_two_commits() -> None:
     assert state.nbytes == 2 * (4 * (12 + 8 + 14) + 16)
     with pytest.raises(ValueError, match=r"commit 1 is not kept; expected one of \[2, 3\]"):
         state.restore(1)
+    with pytest.raises(ValueError, match="commit 0 is not kept"):
+        state.restore(0)
     state.restore()
     assert look() == before[3]
     state.restore(2)

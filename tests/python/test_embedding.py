@@ -189,11 +189,17 @@ def test_a_step_of_fit_that_is_refused_does_not_count(strategy: str) -> None:
     assert run_threads(steps, ranks) == [5] * ranks
 
 
+def test_inputs_of_a_table_are_its_rows() -> None:
+    table = nn.Sequential(nn.Embedding(800, 2, weight_init=nn.init.kaiming_normal()), nn.Flatten(), seed=1)
+    assert np.std(table.flat_parameters) == pytest.approx((2 / 800) ** 0.5, rel=0.1)
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match=r"this layer takes \(indices\)"):
         network().output_shape((3, 1))
     with pytest.raises(ValueError, match="Embedding: num_embeddings = 0; expected an integer from 1"):
         nn.Embedding(0, 3)
+    assert [nn.Embedding(3, 2, row).padding_idx for row in (-3, -1, 0, 2)] == [0, 2, 0, 2]
     with pytest.raises(ValueError, match="padding_idx 3; expected one of its 3 rows"):
         nn.Embedding(3, 3, 3)
     with pytest.raises(ValueError, match="exact up to 16777216; use float64"):

@@ -184,14 +184,14 @@ def test_a_ctrl_c_keeps_those_that_were_made(monkeypatch: pytest.MonkeyPatch, ca
 
 @pytest.mark.parametrize(
     "options",
-    [{"validation": DATA}, {"checkpoint": "there"}, {"callbacks": [Callback()]}],
-    ids=["validation", "checkpoint", "callback"],
+    [{"validation": DATA}, {"checkpoint": "there"}, {"callbacks": [Callback()]}, {"timeline": True}],
+    ids=["validation", "checkpoint", "callback", "timeline"],
 )
 def test_epochs_that_something_is_done_after_are_made_one_by_one(
     options: dict[str, Any], calls: list[int], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    trainer = trained(False, epochs=())
+    trainer = trained(False, epochs=(), strategy="pipeline:1" if "timeline" in options else "serial")
     trainer.fit(DATA, 3, 4, verbose=False, **options)
     assert calls == []
     assert trainer.epoch == 3
@@ -224,3 +224,13 @@ def test_lines_of_progress_are_one_an_epoch(capsys: pytest.CaptureFixture[str], 
     assert calls == [5]
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == [f"epoch {epoch}/6" for epoch in range(1, 7)]
+
+
+@pytest.mark.parametrize(("strategy", "has_a_place"), [("serial", True), ("average:2", False)])
+def test_models_that_differ_have_no_common_place_where_they_stop(strategy: str, has_a_place: bool) -> None:
+    trainer = trained(False, epochs=(), strategy=strategy)
+    data = Dataset(np.tile(X, (4000, 1)), np.tile(Y, 4000))  # as long as it takes until somebody asks
+    source = source_of("train", data, trainer.model, trainer.loss, None)
+    epochs = Epochs(trainer, source, 1, shuffle=False, augment=None, timeline=False)
+    assert epochs.run(lambda _: True).stopped
+    assert (trainer.position is not None) == has_a_place

@@ -110,6 +110,19 @@ def test_a_machine_names_the_number_that_is_none(
         replace(MACHINE, **wrong)
 
 
+def test_a_fit_that_would_be_below_0_is_of_the_other_number_alone() -> None:
+    falling = estimate.fit([(1, 8, 3e-6), (1, 1e6, 1e-6)])
+    assert falling.latency == pytest.approx(1.2e-6) and falling.bandwidth == pytest.approx(1e15)
+    steep = estimate.fit([(1, 1e3, 1e-6), (1, 1e6, 2e-3)])
+    assert steep.latency == 0 and 1e6 / 2e-3 < steep.bandwidth < 1e3 / 1e-6
+
+
+def test_each_node_of_the_tree_over_leaves_travels() -> None:
+    turns = costs.summed_nodes(Link(1.0, 1e15), 4, 0, 3)
+    assert (turns.seconds, turns.bytes) == (4 * 3, 0)
+    assert costs.summed_nodes(Link(0, 1.0), 4, 100, 3).seconds == 4 * 75
+
+
 def test_a_fit_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="two or more"):
         estimate.fit([(1, 8, 1e-6)])
@@ -307,8 +320,13 @@ def test_memory_is_the_table_of_what_is_kept() -> None:
     assert steps(8, 4).estimate(DataParallel()).memory == model + batch(2)
     pool = steps(8, 1).estimate(strategies.Pool(2, 4))
     assert pool.memory == model + 2 * 4 * MLP.params + 2 * (4 * MLP.params + batch(2))  # two of four wait
+    averaged = steps(8, 4).estimate(strategies.ModelAveraging(10))
+    assert averaged.memory == model + 4 * (MLP.params + 1) + batch(8)
     elastic = steps(8, 4).estimate(strategies.ElasticAveraging(10))
     assert elastic.memory == model + 4 * (2 * MLP.params + 1) + batch(8)
+    pipeline = steps(8, 2).estimate(strategies.parse("pipeline:2/4"))  # half of it, of two pieces' sums, too
+    half = (2 * MLP.params + 3) / 2 + (1 + 2) * MLP.params / 2
+    assert pipeline.memory == ignoring / 2 + 4 * half + 2 * batch(2) / 2
     scattered = steps(8, 4).estimate(strategies.parse("scatter-gather"))  # and its share, twice
     assert scattered.memory == model + 4 * 4 * (MLP.params + 3) + 1.5 * batch(8)
 

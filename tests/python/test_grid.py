@@ -181,8 +181,15 @@ def test_how_products_are_spelled() -> None:
         strategies.parse("ddp x average:3")
     with pytest.raises(ValueError, match="an engine of its own"):
         Grid(tensor=TensorParallel(2, Team(2)))
+    with pytest.raises(ValueError, match="an engine of its own"):
+        Grid(pipeline=Pipeline(2), data=DataParallel(Pool(1, 4)))
     with pytest.raises(ValueError, match="no factors"):
         Grid()
+
+
+def test_a_replica_has_the_leaves_that_others_do_not_have() -> None:
+    grid = strategies.parse("pipeline:2 x ddp/3").grid
+    assert grid.pipeline_of(2).num_micro_batches == 2  # of one of the two, the other has one
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pdnn.launch import guard
+from pdnn.launch.job import Job
 
 GUARDED = """
 import sys
@@ -74,3 +75,10 @@ def test_nobody_of_a_session_is_left(processes: str, monkeypatch: pytest.MonkeyP
         assert session.stdout.read() == b""
         assert session.wait(30) == -signal.SIGKILL
         assert time.monotonic() - begin < 30
+
+
+def test_a_guard_that_a_signal_ends_has_the_code_of_a_shell() -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with Job(command, dict(os.environ), 1) as job:
+        os.kill(job._process.pid, signal.SIGKILL)
+        assert job.wait(10) == 128 + signal.SIGKILL

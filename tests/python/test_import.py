@@ -470,6 +470,12 @@ def test_features_of_channels_last_have_numbers_of_their_own(nodes: list[Any], t
     assert_same(save(tmp_path / "a.onnx", nodes, constants, [4, 3, 3]), x, images=x.transpose(0, 3, 1, 2))
 
 
+def test_samples_may_be_put_in_the_order_of_channels_last(tmp_path: Path) -> None:
+    nodes = [node("Transpose", "x", "last", perm=[0, 2, 3, 1]), node("Flatten", "last", "flat")]
+    path = save(tmp_path / "a.onnx", [*nodes, node("MatMul", "flat w", "y")], {"w": normal(24, 5)}, [3, 4, 2])
+    assert_same(path, normal(2, 3, 4, 2))
+
+
 @pytest.mark.parametrize("end", [[], [node("Flatten", "last", "y")]])
 def test_outputs_in_another_order_are_refused(end: list[Any], tmp_path: Path) -> None:
     nodes = [node("Transpose", "x", "first", perm=[0, 3, 1, 2]), node("Conv", "first w", "conv")]
@@ -643,6 +649,13 @@ def reshaped_by(parts: str) -> list[Any]:
 @pytest.mark.parametrize("parts", ["n minus", "n chw", "minus chw"])
 def test_a_reshape_by_computed_sizes(parts: str, tmp_path: Path) -> None:
     path = save(tmp_path / "a.onnx", reshaped_by(parts), SIZES, [2, 3, 5])
+    assert kinds(assert_same(path, normal(4, 2, 3, 5))) == ["ReLU", "Flatten", "Tanh"]
+
+
+def test_a_shape_may_be_of_some_axes(tmp_path: Path) -> None:
+    nodes = [node("Relu", "x", "a"), node("Shape", "x", "n", start=0, end=1)]
+    nodes += [node("Concat", "n minus", "to", axis=0), node("Reshape", "a to", "b"), node("Tanh", "b", "y")]
+    path = save(tmp_path / "a.onnx", nodes, {"minus": np.array([-1])}, [2, 3, 5])
     assert kinds(assert_same(path, normal(4, 2, 3, 5))) == ["ReLU", "Flatten", "Tanh"]
 
 

@@ -238,3 +238,16 @@ def test_only_integer_classes_are_ignored() -> None:
         with pytest.raises(ValueError, match="step: ignore_index 1 with"):
             model.step(np.ones((3, 3)), rows, loss, optim.SGD(model.parameters(), lr=0.1))
     loss(model(np.ones((3, 3))), np.eye(3, dtype=np.int64))
+
+
+def test_rows_that_are_not_ignored_keep_their_weights() -> None:
+    outputs = np.random.default_rng(0).normal(size=(3, 4))
+    each = [nn.CrossEntropyLoss()(outputs[row : row + 1], np.array([row])).item() for row in range(3)]
+    got = nn.CrossEntropyLoss(ignore_index=1)(outputs, np.arange(3), np.array([1.0, 2.0, 3.0])).item()
+    assert got == pytest.approx((each[0] + 3 * each[2]) / 4)
+
+
+@pytest.mark.parametrize("labels", [np.array([[True, True, False]]), np.ones((1, 257), np.uint8)])
+def test_labels_of_several_classes_are_not_one_hot_however_they_are_stored(labels: Any) -> None:
+    with pytest.raises(ValueError, match="are not one-hot; pass probabilities as floats"):
+        nn.CrossEntropyLoss()(np.zeros(labels.shape), labels)

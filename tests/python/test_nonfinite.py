@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import pdnn
 from pdnn import nn, optim
 from pdnn.data import Dataset
+from pdnn.data.source import source_of
+from pdnn.epochs import Epochs
 from pdnn.strategies import DataParallel
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
@@ -335,3 +338,24 @@ def test_a_step_that_is_undone_does_not_count(strategy: str, ranks: int, per: st
         assert schedule.last_epoch == (steps if per == "step" else 0)
 
     pdnn.run(job, ranks=ranks, backend="threads")
+
+
+@pytest.mark.parametrize(
+    ("element", "name"), [(0, "0.weight"), (5, "0.weight"), (6, "0.bias"), (8, "1.weight"), (10, "1.bias")]
+)
+def test_the_parameter_of_an_element_is_named(element: int, name: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1), seed=1)
+    trainer = pdnn.Trainer(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1), strategy="serial")
+    source = source_of("train", Dataset(np.zeros((4, 3)), np.zeros((4, 1))), model, trainer.loss, None)
+    epochs = Epochs(trainer, source, 4, shuffle=False, augment=None, timeline=False)
+    assert f'the gradient of "{name}", or' in epochs._tell_nonfinite(0, element, -1)
+    epochs.comm = SimpleNamespace(size=2)  # type: ignore[assignment]
+    assert "counted from 0 of rank 0: the gradient" in epochs._tell_nonfinite(0, element, 0)
+
+
+def test_an_epoch_without_a_step_has_no_loss() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), seed=1)
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    trainer = pdnn.Trainer(model, nn.MSELoss(), sgd, strategy="serial", on_nonfinite="skip")
+    history = trainer.fit(np.full((4, 3), np.inf), np.zeros((4, 2)), 1, 2, verbose=False)
+    assert np.isnan(history.history["loss"]).all() and history.updates[0]["skipped"] == 2

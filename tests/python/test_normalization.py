@@ -173,3 +173,11 @@ def test_a_residual_around_a_module_of_ones_own_is_added_in_python() -> None:
     np.testing.assert_allclose(model(x).data, x + (x @ weight + bias) @ weight + bias, rtol=1e-5)
     with pytest.raises(TypeError, match="fn is of type int"):
         nn.Residual(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [0, (), (3, 4), [-1]])
+def test_a_layer_norm_is_over_one_number_of_features(shape: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"LayerNorm: normalized_shape .*; expected the features of a sample"
+    ):
+        nn.LayerNorm(shape)

@@ -34,6 +34,10 @@ def test_what_is_held_and_how_long_ranks_idle() -> None:
         assert schedule(name, 4, 8).bubble == pytest.approx(3 / 11)
     assert schedule("interleaved", 4, 8).bubble == pytest.approx(3 / 19)
     assert schedule("interleaved", 4, 8, chunks=3).bubble == pytest.approx(3 / 27)
+    for chunks in (2, 3):  # a rank's passes take as long in two parts as in three
+        lane = schedule("interleaved", 2, 4, chunks=chunks).simulate().lanes[0]
+        passes = [event for event in lane if event.what in ("forward", "backward")]
+        assert sum(event.end - event.begin for event in passes) == pytest.approx(4 * (1 + 2))
 
 
 def test_the_times_of_a_step_of_two_stages() -> None:
@@ -110,3 +114,4 @@ def test_a_trace_for_the_browser(tmp_path: Path) -> None:
     backward = [e for e in events if e["ph"] == "X" and e["cat"] == "backward"]
     assert len(backward) == 6
     assert all(e["dur"] == pytest.approx(2000) for e in backward)
+    assert [e["pid"] for e in backward] == [0] * 3 + [1] * 3

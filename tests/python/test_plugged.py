@@ -278,6 +278,12 @@ def test_a_schedule_has_its_number_of_micro_batches() -> None:
         strategies.Pipeline(2, 4, [DONE, DONE])
 
 
+def test_a_rank_may_end_with_the_first_of_its_stages() -> None:
+    forward = [("forward", 0, chunk) for chunk in (0, 1)]
+    plan = strategies.schedule_of_passes([[*forward, ("backward", 0, 1), ("backward", 0, 0)]])
+    assert plan.chunks == 2
+
+
 def test_a_schedule_of_ones_own_may_have_several_stages_a_rank() -> None:
     named = strategies.schedule("interleaved", 2, 3)
     passes = [

@@ -12,6 +12,7 @@ from pdnn import cli, report, sweep
 from pdnn import history as records
 from pdnn.estimate import Estimate
 from pdnn.history import History
+from pdnn.report.summary import Line
 
 VOID = {"img", "meta", "link", "br", "hr", "input"}
 
@@ -199,3 +200,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     assert cli.main(["report", str(file), "--out", str(tmp_path / "report")]) == 1
     assert "holds no results of pdnn sweep" in capsys.readouterr().err
     assert not (tmp_path / "report").exists()
+
+
+def test_efficiency_is_for_all_workers_of_all_ranks() -> None:
+    assert Line("ddp+team:2", 2, 4, (), 1.0, 1.0, 1.0, 3.0).efficiency == 0.75

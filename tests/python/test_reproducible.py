@@ -306,6 +306,7 @@ def test_more_ranks_than_leaves_are_refused_with_what_fits() -> None:
         why = parse(spec).misfit(9)
         assert why is not None and fits.replace("\\", "") in why
         assert parse(spec).fits(8)
+    assert parse("pipeline:2 x ddp/4").misfit(8) is None
     assert parse("pipeline:2 x ddp/3").misfit(8) == (
         'cuts a batch into 3 leaves for 4 replicas; "pipeline:2 x ddp/4" fits'
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -249,3 +250,9 @@ def test_matmul_is_the_product() -> None:
         exercises.matmul(np.zeros((2, 3)), [[0.0]] * 3)
     with pytest.raises(ValueError, match="threads = 0; expected an integer from 1"):
         exercises.matmul(np.zeros((2, 3)), np.zeros((3, 2)), threads=0)
+
+
+def test_pools_of_several_ranks_are_crowded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PDNN_THREADS", "1")
+    with pytest.warns(UserWarning, match=r"2 threads share 1 core\(s\) of this process"):
+        strategies.choose("average:2+pool:2", SimpleNamespace(size=2, spares=0))  # type: ignore[arg-type]

@@ -51,6 +51,11 @@ def test_a_grid_has_what_fits_and_names_what_does_not() -> None:
         sweep.grid(["m"], ["guess"], [1], [8], 1)
 
 
+def test_a_strategy_that_fits_no_number_of_ranks_is_refused_however_often_they_are_named() -> None:
+    with pytest.raises(ValueError, match='"tp:2" deals the network out to 2 ranks, this world has 3'):
+        sweep.grid(["mlp:4-2"], ["tp:2"], [3, 3], [None], 1)
+
+
 def test_workers_are_ranks_times_threads() -> None:
     def workers(strategy: str, ranks: int) -> int:
         return sweep.Configuration("m", strategy, ranks, 8, 0).workers(cores=8)
