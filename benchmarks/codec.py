@@ -5,8 +5,8 @@
 
 Encodes and decodes 203,530 values, as many as 784-256-10 has parameters, normal with a size that differs from
 layer to layer, and prints for each codec: microseconds to encode and to decode, gigabytes a second of the
-values themselves, bytes beside theirs, and ‖x − decoded‖ / ‖x‖; for those that feed errors back also the
-microseconds to encode with feedback. How it is measured: measure.py.
+values themselves, bytes beside theirs, and ‖x − decoded‖ / ‖x‖; and, fed back, the microseconds to encode
+with error feedback. How it is measured: measure.py.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ struct FitOptions {
   bool shuffle = true;                  ///< a new order each epoch, a function of (seed, epoch)
   const Dataset* validation = nullptr;  ///< evaluated after each epoch, its rows shared between ranks
   /// Called a few times a second between steps, and after each epoch; false ends the training on all ranks, after the
-  /// step or the epoch.
+  /// step or the epoch. Between steps the model still has the parameters of the epoch's beginning.
   std::function<bool(const Progress&)> progress{};
 };
 

@@ -11,8 +11,10 @@ import ddp_checks
 import pdnn
 from ddp_checks import LABELS, ROWS, ByHand, sgd, sigmoids
 from pdnn import ddp, nn, optim
+from pdnn.codec import CompressedAllReduce
 from pdnn.comm import Communicator
 from pdnn.ddp.optimizer import cut
+from pdnn.exercises import matmul_by_rows
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
@@ -119,6 +121,15 @@ def test_mistakes_are_refused() -> None:
         ddp.DistributedOptimizer(opt)
     with pytest.raises(ValueError, match=r"0\.weight has one already"):
         ddp.DistributedOptimizer(sgd(model))
+    for call in (
+        lambda comm: ddp.check_parameter_closeness(model, comm=comm),
+        lambda comm: CompressedAllReduce(comm, "int8", 5),
+        lambda comm: matmul_by_rows(np.eye(2), np.eye(2), comm),
+    ):
+        with pytest.raises(TypeError, match=r"comm is of type int, expected a pdnn.*: pdnn\.world\(\)"):
+            call(5)
+    with pytest.raises(TypeError, match=r"broadcast_optimizer_state: got int, expected one of pdnn.optim's"):
+        ddp.broadcast_optimizer_state(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="broadcast_parameters: got list, expected a model"):
         ddp.broadcast_parameters(list(model.parameters()))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="got SGD, expected a DistributedOptimizer"), ddp.join(sgd(model)):  # type: ignore[arg-type]

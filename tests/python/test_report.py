@@ -198,7 +198,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     assert "no run has finished" in capsys.readouterr().err
     file.write_text("{}")
     assert cli.main(["report", str(file), "--out", str(tmp_path / "report")]) == 1
-    assert "holds no results of pdnn sweep" in capsys.readouterr().err
+    assert "holds no results of pdnn sweep (it names no format)" in capsys.readouterr().err
     assert not (tmp_path / "report").exists()
 
 

@@ -179,7 +179,7 @@ nn::LayerPtr<T> build_known(Options& of, kernels::Precision precision) {
     of.check(of.integer("output_size", 1, 1) == 1, "output_size", "1");
     return std::make_shared<nn::GlobalAvgPool2d<T>>(on_lines(of));
   }
-  throw ValueError(message("there is no layer \"", type, "\""));
+  throw ValueError(message("there is no layer \"", type, "\"; pdnn/descriptions.hpp has their names"));
 }
 
 template <class T>
@@ -227,7 +227,7 @@ std::shared_ptr<nn::Loss<T>> build_known_loss(Options& of, nn::Reduction reducti
   if (type == "L1Loss") return std::make_shared<nn::L1Loss<T>>(reduction);
   if (type == "BCELoss") return std::make_shared<nn::BCELoss<T>>(reduction);
   if (type == "BCEWithLogitsLoss") return std::make_shared<nn::BCEWithLogitsLoss<T>>(reduction);
-  throw ValueError(message("there is no loss \"", type, "\""));
+  throw ValueError(message("there is no loss \"", type, "\"; pdnn/descriptions.hpp has their names"));
 }
 
 double share_of(Options& of, const char* name, double otherwise) {

@@ -1,5 +1,7 @@
 #pragma once
 /// What a Sequential refers to.
+#include <atomic>
+
 #include "pdnn/data/source.hpp"
 #include "pdnn/engine/evaluator.hpp"
 #include "pdnn/library/json.hpp"
@@ -15,6 +17,7 @@ struct Sequential<T>::Impl {
   std::shared_ptr<nn::Model<T>> model;
   /// What else its file says of it, as the names of its classes.
   std::vector<std::pair<std::string, std::string>> metadata{{"format", "pdnn"}};
+  std::atomic<bool> in_fit = false;  ///< a Trainer trains it
 };
 
 namespace library {

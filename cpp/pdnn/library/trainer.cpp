@@ -300,6 +300,21 @@ Trainer<T>::Trainer(const Sequential<T>& model, const Loss& loss, const Optimize
 
 template <class T>
 std::vector<Progress> Trainer<T>::fit(const Dataset& train, const FitOptions& options) {
+  class Alone {
+   public:
+    explicit Alone(std::atomic<bool>& in_fit) : in_fit_(in_fit) {
+      require(!in_fit_.exchange(true),
+              "fit: the model is within a fit, of this trainer or another one, in its progress or another thread; call "
+              "fit after it");
+    }
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+    ~Alone() { in_fit_ = false; }
+
+   private:
+    std::atomic<bool>& in_fit_;
+  };
+  const Alone alone(impl_->model->in_fit);
   return impl_->fit(train, options);
 }
 

@@ -129,4 +129,21 @@ BOOST_AUTO_TEST_CASE(an_error_of_one_rank_ends_fit_on_all) {
   BOOST_TEST(holds(said[1], "label 2 of row 7"), said[1]);
 }
 
+BOOST_AUTO_TEST_CASE(a_fit_within_a_fit_is_refused) {
+  const Task task;
+  const Sequential<float> model = tests::small_network();
+  Trainer<float> trainer(model, CrossEntropyLoss(), SGD({.lr = 0.1}));
+  Trainer<float> other(model, CrossEntropyLoss(), SGD({.lr = 0.1}));
+  for (Trainer<float>* const inner : {&trainer, &other}) {
+    const auto nested = [&] {
+      trainer.fit(task.data(), {.progress = [&](const Progress&) {
+                    inner->fit(task.data());
+                    return true;
+                  }});
+    };
+    BOOST_TEST(holds(refusal<std::invalid_argument>(nested), "within a fit"));
+  }
+  trainer.fit(task.data());  // the refusals have left nothing behind
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,6 +1,6 @@
 """Estimate training steps on a described cluster: time, speedup and efficiency against the number of ranks.
 
-  pdnn estimate --cluster cluster.toml --ranks 2..1024 --strategy ddp tp:N "pipeline:4 x ddp"
+  pdnn estimate --cluster cluster.toml --ranks 2..1024 --strategy ddp tp:N "pipeline:2 x ddp"
   pdnn estimate --cluster cluster.toml --ranks 2..64 --model lenet --batch-size 256 --weak --output weak.png
   pdnn estimate --measure here.toml                    # describes this machine; takes some seconds
   pdnn estimate --cluster here.toml --ranks 2 --strategy fastest --json estimates.json --csv estimates.csv

@@ -14,6 +14,7 @@ from pdnn import _core as core
 from pdnn.checks import unmasked
 from pdnn.codec.codecs import Array, Codec, as_shape, dtype_name, parse
 from pdnn.codec.feedback import ErrorFeedback
+from pdnn.comm.communicator import check_communicator
 from pdnn.comm.settings import compare
 from pdnn.core import core_for
 from pdnn.moved import former
@@ -134,6 +135,7 @@ class CompressedAllReduce:
         form: Form = "best",
         measure: bool | int = False,
     ) -> None:
+        check_communicator("all-reduce with a codec", comm)
         if isinstance(codec, ErrorFeedback):
             codec, error_feedback = codec.codec, True
         dtype = dtype_name("all-reduce with a codec", dtype)

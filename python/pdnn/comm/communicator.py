@@ -388,4 +388,5 @@ class Communicator:
 def check_communicator(where: str, comm: object) -> None:
     """Raises TypeError if it is no Communicator."""
     if not isinstance(comm, Communicator):
-        raise TypeError(f"{where}: comm is of type {type(comm).__name__}, expected a pdnn.comm.Communicator")
+        got = f"{where}: comm is of type {type(comm).__name__}, expected a pdnn.comm.Communicator"
+        raise TypeError(f"{got}: pdnn.world(), or a part of it by split")

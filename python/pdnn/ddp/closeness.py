@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdnn.comm import Communicator, world
+from pdnn.comm.communicator import check_communicator
 
 if TYPE_CHECKING:
     from pdnn.nn.module import Module
@@ -67,6 +68,7 @@ def check_parameter_closeness(
         If the ranks' models have different numbers of parameters or dtypes.
     """
     comm = world() if comm is None else comm
+    check_communicator("check_parameter_closeness", comm)
     parameters = list(model.named_parameters())
     first = model.flat_parameters.copy()
     comm.broadcast(first, root=0)

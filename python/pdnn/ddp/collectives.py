@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from pdnn.checks import kind_of
 from pdnn.comm import world
 from pdnn.comm.settings import compare
 from pdnn.nn.module import Module
@@ -131,9 +132,13 @@ def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int = 0) -> None:
 
     Raises
     ------
+    TypeError
+        If it is no optimizer.
     ValueError
         On every rank, if they have different rules, groups or models.
     """
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"broadcast_optimizer_state: got {kind_of(optimizer)}, expected one of pdnn.optim's")
     comm, state = world(), optimizer.state_dict()
     numbers = {
         f"{key} of group {index}": value

@@ -7,6 +7,7 @@ import numpy as np
 from pdnn.checks import integer, unmasked
 from pdnn.comm import Communicator, world
 from pdnn.comm.agree import HEADER_BYTES, Header, decode, describe, encode
+from pdnn.comm.communicator import check_communicator
 from pdnn.core import core_for
 from pdnn.nn.module import Array
 
@@ -130,6 +131,7 @@ def _agree(
     call: str, a: Array | None, b: Array | None, comm: Communicator, root: int
 ) -> tuple[int, int, int, str]:
     """The sizes m, k, n of the root's product and its dtype, on all ranks; so is what is wrong with it."""
+    check_communicator(call, comm)
     data = np.zeros(HEADER_BYTES, np.uint8)
     if comm.rank == root:
         data[:] = encode(_describe(call, a, b))

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -82,9 +83,9 @@ def train(configuration: Configuration, launch: Launch) -> Run:
                 code = running.wait(launch.timeout)
             if code == 0:
                 history = History.load(result)
-            message = "; ".join(warnings) if code == 0 else f"exit code {code}: {''.join(said).strip()}"
+            message = "; ".join(warnings) if code == 0 else _ended(f"exit code {code}", said)
         except TimeoutError:
-            message = f"no end after {launch.timeout:g} s: {''.join(said).strip()}"
+            message = _ended(f"no end after {launch.timeout:g} s", said)
         seconds = time.monotonic() - clock
     return Run(
         configuration=configuration,
@@ -97,3 +98,9 @@ def train(configuration: Configuration, launch: Launch) -> Run:
         machine=here,
         versions=versions(),
     )
+
+
+def _ended(how: str, said: Iterable[str]) -> str:
+    """How a training ended, and what it had printed."""
+    words = "".join(said).strip()
+    return f"{how}: {words}" if words else how

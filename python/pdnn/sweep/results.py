@@ -99,6 +99,8 @@ class Results:
         try:
             with open(path, encoding="utf-8") as file:
                 content = json.load(file)
+            if "format" not in content:
+                raise ValueError("it names no format")
             if content["format"] != _FORMAT:
                 raise ValueError(f"format {content['format']!r}, expected {_FORMAT!r}")
             runs = [Run.from_dict(run) for run in content["runs"]]
