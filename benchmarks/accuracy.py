@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--seeds", type=int, default=3, help="trainings of each; default: 3")
     measure.add_names(parser, "--networks", TASKS)
-    parser.add_argument("--json", metavar="FILE", help="all accuracies")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="all accuracies")
     options = parser.parse_args(arguments)
     report = measure.begin()
     print("| network | float32 | bfloat16 | difference |\n|---|--:|--:|--:|")

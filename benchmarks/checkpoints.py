@@ -21,6 +21,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 import pdnn
+from measure import count
 from pdnn import models, nn, optim
 from pdnn.checkpoint import Content, Writer
 from pdnn.data import Dataset
@@ -81,8 +82,8 @@ def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.0, help="between checkpoints")
-    parser.add_argument("--epochs", type=int, default=12, help="of a training")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--epochs", type=count, default=12, help="of a training")
+    parser.add_argument("--rounds", type=count, default=9)
     parser.add_argument("--strategies", default="serial,team:2")
     arguments = parser.parse_args()
     pdnn.checkpoint.Writer = Counting  # type: ignore[misc]

@@ -129,9 +129,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--codecs", default=",".join(SPECS), help="which (default %(default)s)")
     parser.add_argument("--quick", action="store_true", help="few blocks: rough figures")
-    parser.add_argument("--blocks", type=int, help="blocks a side (default 20; quick: 3)")
+    parser.add_argument("--blocks", type=measure.count, help="blocks a side (default 20; quick: 3)")
     measure.add_warm_up(parser)
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="write everything measured")
     options = parser.parse_args(arguments)
 
     report = measure.begin()

@@ -205,8 +205,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--link", type=float, metavar="MEGABITS", help="put the ranks on two machines, with such a link"
     )
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
-    parser.add_argument("--plot", metavar="FILE", help="write a picture")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="write everything measured")
+    parser.add_argument("--plot", type=measure.destination, metavar="FILE", help="write a picture")
     options = parser.parse_args(arguments)
     cores = len(os.sched_getaffinity(0))
     if not 2 <= options.ranks <= cores:

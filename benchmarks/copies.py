@@ -19,6 +19,7 @@ from time import thread_time
 
 import pdnn
 from checkpoints import BATCH, ROWS, digits
+from measure import count
 from pdnn import models, nn, optim
 from pdnn.copies import Copies
 from pdnn.data import Dataset
@@ -74,7 +75,7 @@ def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--every", default="10,100,1000", help="steps from one copy to the next")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=count, default=9)
     parser.add_argument("--strategies", default="ddp,pipeline:2")
     arguments = parser.parse_args()
     pdnn.fitting.Copies = Timed  # type: ignore[attr-defined]

@@ -115,10 +115,10 @@ def main(arguments: Sequence[str]) -> None:
     )
     measure.add_names(parser, "--networks", NETWORKS, "w0,w3,lenet")
     parser.add_argument(
-        "--rounds", type=int, default=12, help="epochs of each strategy (default %(default)s)"
+        "--rounds", type=measure.count, default=12, help="epochs of each strategy (default %(default)s)"
     )
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
-    parser.add_argument("--plot", metavar="FILE", help="write a picture")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="write everything measured")
+    parser.add_argument("--plot", type=measure.destination, metavar="FILE", help="write a picture")
     options = parser.parse_args(arguments)
     import pdnn
 

@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--seeds", type=int, default=5, help="fits of each; default: 5")
     measure.add_names(parser, "--tables", TASKS)
-    parser.add_argument("--json", metavar="FILE", help="all scores")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="all scores")
     options = parser.parse_args(arguments)
     report = measure.begin()
     print(

@@ -125,9 +125,9 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("folder", type=Path, help="with the examples")
     parser.add_argument("--quick", action="store_true", help="1 core, each side once: rough figures")
-    parser.add_argument("--blocks", type=int, help="runs of each side (default 5; quick: 1)")
+    parser.add_argument("--blocks", type=measure.count, help="runs of each side (default 5; quick: 1)")
     measure.add_names(parser, "--examples", EXAMPLES)
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="write everything measured")
     options = parser.parse_args(arguments)
     paths = {name: options.folder / EXAMPLES[name] for name in options.examples}
     for path in paths.values():

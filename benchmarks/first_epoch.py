@@ -207,9 +207,9 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="1 core, each side once: rough figures")
-    parser.add_argument("--blocks", type=int, help="runs of each side (default 5; quick: 1)")
+    parser.add_argument("--blocks", type=measure.count, help="runs of each side (default 5; quick: 1)")
     peers.add_peers(parser, "torch,jax,jax-0.4.31")
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="write everything measured")
     options = parser.parse_args(arguments)
     wanted = peers.found(options.peers)
     sides = {name: each for name, each in programs().items() if each.peer in ("", *wanted)}

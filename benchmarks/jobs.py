@@ -102,10 +102,12 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--blocks", type=int, default=10, help="blocks a side (default %(default)s)")
+    parser.add_argument(
+        "--blocks", type=measure.count, default=10, help="blocks a side (default %(default)s)"
+    )
     measure.add_warm_up(parser)
     peers.add_peers(parser, "numpy,jax,jax-0.4.31,torch")
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="write everything measured")
     parser.add_argument("--memory", action="store_true", help="the megabytes of MNIST's epoch, nothing else")
     options = parser.parse_args(arguments)
     folder = mnist_folder()

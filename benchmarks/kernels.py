@@ -163,11 +163,16 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--quick", action="store_true", help="few shapes and blocks: rough figures")
     peers.add_peers(parser, known=["torch", "eigen"])
-    parser.add_argument("--blocks", type=int, help="blocks a side (default 20; quick: 5)")
+    parser.add_argument("--blocks", type=measure.count, help="blocks a side (default 20; quick: 5)")
     measure.add_warm_up(parser)
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
-    parser.add_argument("--plot", metavar="FILE", help="write a picture")
-    parser.add_argument("--map", metavar="FILE", help="measure and draw the heat map of products, batch 105")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="write everything measured")
+    parser.add_argument("--plot", type=measure.destination, metavar="FILE", help="write a picture")
+    parser.add_argument(
+        "--map",
+        type=measure.destination,
+        metavar="FILE",
+        help="measure and draw the heat map of products, batch 105",
+    )
     options = parser.parse_args(arguments)
 
     wanted = peers.found(options.peers)

@@ -40,10 +40,12 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=3000, metavar="N", help="of each side (default 3000)")
+    parser.add_argument(
+        "--steps", type=measure.count, default=3000, metavar="N", help="of each side (default 3000)"
+    )
     parser.add_argument("--every", type=int, default=300, metavar="N", help="steps a line (default 300)")
     parser.add_argument("--dtype", default="", metavar="DTYPE", help="of pdnn's model (default float32)")
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="write everything measured")
     options = parser.parse_args(arguments)
     block = images.RESNET9.steps
     if options.every < block or options.every % block or options.steps < options.every:

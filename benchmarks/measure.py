@@ -282,6 +282,26 @@ def add_names(
     )
 
 
+def count(text: str) -> int:
+    """An option's whole number, at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
+
+
+def destination(text: str) -> str:
+    """An option's file to write: that nothing can be written there is said before the work."""
+    path = Path(text)
+    there = path.exists()
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise ArgumentTypeError(f"{text}: nothing can be written there ({error.strerror})") from None
+    if not there:
+        path.unlink()
+    return text
+
+
 def add_options(
     parser: ArgumentParser, *, quick: str = "few blocks: rough figures", round_trip: float = 1000
 ) -> None:
@@ -296,7 +316,7 @@ def add_options(
         Nanoseconds, the default of --round-trip.
     """
     parser.add_argument("--quick", action="store_true", help=quick)
-    parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
+    parser.add_argument("--blocks", type=count, help="blocks a side (default 40; quick: 8)")
     parser.add_argument(
         "--round-trip",
         type=float,
@@ -305,7 +325,7 @@ def add_options(
         help="blocks of several cores beside a slower one are left out (default %(default)s ns)",
     )
     add_warm_up(parser)
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--json", type=destination, metavar="FILE", help="write everything measured")
 
 
 def add_warm_up(parser: ArgumentParser) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import pdnn
-from measure import machine
+from measure import count, destination, machine
 from pdnn import models, optim
 from pdnn.strategies import Pipeline, Timeline, schedule
 
@@ -147,11 +147,16 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--layers", type=int, default=16, help="a multiple of the stages")
     parser.add_argument("--rows", type=int, default=1024, help="of a step")
-    parser.add_argument("--steps", type=int, default=20, help="that are measured")
+    parser.add_argument("--steps", type=count, default=20, help="that are measured")
     parser.add_argument("--backend", default="threads", choices=["threads", "mpi"])
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
-    parser.add_argument("--plot", help="picture of a measured step, the last line's")
-    parser.add_argument("--trace", metavar="FILE", help="the same step's events, as Timeline.chrome_trace")
+    parser.add_argument("--json", type=destination, metavar="FILE", help="write everything measured")
+    parser.add_argument("--plot", type=destination, help="picture of a measured step, the last line's")
+    parser.add_argument(
+        "--trace",
+        type=destination,
+        metavar="FILE",
+        help="the same step's events, as Timeline.chrome_trace",
+    )
     options = parser.parse_args(arguments)
     stages = options.stages
     if stages > len(os.sched_getaffinity(0)):

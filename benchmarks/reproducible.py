@@ -110,7 +110,10 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--leaves", default="2,8", help="of a batch (default %(default)s)", metavar="COUNTS")
     measure.add_options(parser)
     parser.add_argument(
-        "--steps", type=int, default=40, help="steps a block of a multilayer perceptron (default %(default)s)"
+        "--steps",
+        type=measure.count,
+        default=40,
+        help="steps a block of a multilayer perceptron (default %(default)s)",
     )
     options = parser.parse_args(arguments)
     try:

@@ -211,7 +211,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--link", type=float, metavar="MEGABITS", help="put the ranks on two machines, with such a link"
     )
-    parser.add_argument("--plot", metavar="FILE", help="write a picture")
+    parser.add_argument("--plot", type=measure.destination, metavar="FILE", help="write a picture")
     options = parser.parse_args(arguments)
     cores = len(os.sched_getaffinity(0))
     if not 2 <= options.ranks <= cores:

@@ -140,7 +140,7 @@ def main() -> None:
         help="how many times as long as Levenberg-Marquardt torch may take (default: %(default)s)",
     )
     parser.add_argument("--without-torch", action="store_true", help="leave PyTorch out")
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--json", type=measure.destination, metavar="FILE", help="write everything measured")
     arguments = parser.parse_args()
     with_torch = not arguments.without_torch and installed_version("torch") is not None
     report = measure.begin()

@@ -236,7 +236,7 @@ def main(arguments: Sequence[str]) -> None:
     measure.add_names(parser, "--networks", NETWORKS)
     parser.add_argument(
         "--steps",
-        type=int,
+        type=measure.count,
         help="steps a block (else by the network); where others compute too, short blocks may be undisturbed",
     )
     parser.add_argument(
@@ -251,7 +251,7 @@ def main(arguments: Sequence[str]) -> None:
         default="",
         help="the interpreter of an environment with another build of pdnn, which is a side more",
     )
-    parser.add_argument("--plot", metavar="FILE", help="write a picture")
+    parser.add_argument("--plot", type=measure.destination, metavar="FILE", help="write a picture")
     options = parser.parse_args(arguments)
 
     wanted = peers.found(options.peers)

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
-    parser.add_argument("--blocks", type=int, default=40, help="of each side (default %(default)s)")
+    parser.add_argument("--blocks", type=measure.count, default=40, help="of each side (default %(default)s)")
     parser.add_argument(
         "--round-trip",
         type=float,

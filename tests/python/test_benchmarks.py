@@ -55,6 +55,30 @@ def test_names_that_are_unknown_are_told(
         assert f"argument {option}: strange; expected some of " in capsys.readouterr().err
 
 
+def test_options_that_no_run_can_end_well_with_are_told_before_it(
+    benchmark: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = benchmark("step")
+    for option, text, words in [
+        ("--blocks", "0", "'0' is no whole number from 1"),
+        ("--steps", "-2", "'-2' is no whole number from 1"),
+        ("--json", str(tmp_path), "nothing can be written there (Is a directory)"),
+        (
+            "--plot",
+            str(tmp_path / "none" / "x.png"),
+            "nothing can be written there (No such file or directory)",
+        ),
+    ]:
+        with pytest.raises(SystemExit):
+            step.main([f"{option}={text}"])
+        told = capsys.readouterr().err
+        assert f"argument {option}: " in told and words in told
+    measure, kept = benchmark("measure"), tmp_path / "kept.json"
+    kept.write_text("{}")
+    assert [measure.destination(str(tmp_path / name)) for name in ("kept.json", "new.json")]
+    assert [each.name for each in tmp_path.iterdir()] == ["kept.json"] and kept.read_text() == "{}"
+
+
 def test_a_table_without_figures_says_why(benchmark: Callable[[str], ModuleType]) -> None:
     measure = benchmark("measure")
     result = {"round_trip_nanoseconds": 2000, "kept": 0, "blocks": 8, "sides": []}

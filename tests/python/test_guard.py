@@ -18,22 +18,25 @@ GUARDED = """
 import sys
 sys.platform = sys.argv[1]
 from pdnn.launch import guard
-sys.exit(guard.main(int(sys.argv[2]), sys.argv[3:]))
+sys.exit(guard.main(int(sys.argv[2]), sys.argv[3], sys.argv[4:]))
 """
 PARENT = """
 import os, subprocess, sys
-guard = [sys.executable, "-c", sys.argv[1], sys.argv[2], str(os.getpid())]
+guard = [sys.executable, "-c", sys.argv[1], sys.argv[2], str(os.getpid()), sys.argv[3]]
 program = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"]
 subprocess.run([*guard, *program], start_new_session=True)
 """
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
-def test_a_job_ends_when_its_parent_is_killed(platform: str) -> None:
+def test_a_job_and_its_folder_end_when_its_parent_is_killed(platform: str, tmp_path: Path) -> None:
     if platform == "linux" != sys.platform:
         pytest.skip("Linux tells a process that its parent has died")
+    folder = tmp_path / "job"
+    os.mkdir(folder)
+    os.mkfifo(folder / "0.stdout")
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, GUARDED, platform], stdout=subprocess.PIPE
+        [sys.executable, "-c", PARENT, GUARDED, platform, str(folder)], stdout=subprocess.PIPE
     ) as parent:
         assert parent.stdout is not None
         program = int(parent.stdout.readline())
@@ -41,6 +44,7 @@ def test_a_job_ends_when_its_parent_is_killed(platform: str) -> None:
         assert parent.stdout.read() == b""  # all who could write have ended
     with pytest.raises(ProcessLookupError):
         os.kill(program, 0)
+    assert not folder.exists()
 
 
 def test_names_of_programs_need_not_be_text() -> None:

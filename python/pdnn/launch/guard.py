@@ -1,9 +1,9 @@
 """The guard of a job: starts mpiexec, and ends the whole job when the launching process ends.
 
-Run as a file, ``python -I -S guard.py PARENT MPIEXEC …``, in a session of its own, hence the standard library
-only. SIGTERM ends the job; so does the death of the parent, whatever killed it, which Linux tells and which
-is looked for elsewhere. mpiexec alone is not enough: when its pipes break it may die before it has ended its
-ranks.
+Run as a file, ``python -I -S guard.py PARENT FOLDER MPIEXEC …``, in a session of its own, hence the standard
+library only. SIGTERM ends the job; so does the death of the parent, whatever killed it, which Linux tells and
+which is looked for elsewhere; then the job's folder, which the parent would have removed, goes, too. mpiexec
+alone is not enough: when its pipes break it may die before it has ended its ranks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PROCESSES = Path("/proc")  # where Linux shows them
 
 
-def main(parent: int, command: list[str]) -> int:
+def main(parent: int, folder: str, command: list[str]) -> int:
     """Runs the command; its exit code, 128 + n if signal n ended it or this process."""
     signal.signal(signal.SIGTERM, _stop)
     if sys.platform == "linux":
@@ -45,6 +46,8 @@ def main(parent: int, command: list[str]) -> int:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE)
         end_session(os.getsid(0))
+        if os.getppid() != parent:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait(process: subprocess.Popen[bytes], parent: int) -> int:
@@ -97,4 +100,4 @@ def _processes() -> Iterator[tuple[int, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))

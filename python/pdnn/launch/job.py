@@ -79,7 +79,7 @@ class Job:
                     file = _pipe(Path(self._folder.name, f"{rank}.{name}"))
                     self._streams.append(_Stream(name, rank, file))
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *command],
+            [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), self._folder.name, *command],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=pipe,
