@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=3, help="trainings of each; default: 3")
+    parser.add_argument("--seeds", type=measure.count, default=3, help="trainings of each; default: 3")
     measure.add_names(parser, "--networks", TASKS)
     parser.add_argument("--json", type=measure.destination, metavar="FILE", help="all accuracies")
     options = parser.parse_args(arguments)

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=5, help="fits of each; default: 5")
+    parser.add_argument("--seeds", type=measure.count, default=5, help="fits of each; default: 5")
     measure.add_names(parser, "--tables", TASKS)
     parser.add_argument("--json", type=measure.destination, metavar="FILE", help="all scores")
     options = parser.parse_args(arguments)

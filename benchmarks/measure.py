@@ -291,8 +291,10 @@ def count(text: str) -> int:
 
 def destination(text: str) -> str:
     """An option's file to write: that nothing can be written there is said before the work."""
-    path = Path(text)
+    path = Path(text).resolve()  # a link stays, whatever it leads to
     there = path.exists()
+    if there and not (path.is_file() or path.is_dir()):
+        return text  # to open a pipe would wait for its reader, and end it
     try:
         path.open("a").close()
     except OSError as error:

@@ -80,8 +80,8 @@ PDNN_API void pdnn_model_free(pdnn_model* model);
 /* `strategy` as Python spells it: "serial", "team:2", "pool:5/25", "hogwild:4", … */
 PDNN_API pdnn_status pdnn_trainer_create(const pdnn_model* model, const char* loss, const char* optimizer,
                                          const char* strategy, uint64_t seed, pdnn_trainer** trainer);
-/* Called a few times a second and after each epoch, which is then `finished`; 0 ends the training. Until then the model
- * has the parameters of the epoch's beginning. */
+/* Called a few times a second and after each epoch, which is then `finished`; 0 ends the training. Between steps the
+ * model still has the parameters of the epoch's beginning. */
 typedef int (*pdnn_progress)(void* context, size_t epoch, uint64_t steps, const pdnn_scores* training, int finished);
 /* Trains; a second call continues where the first ended. `progress` may be NULL. */
 PDNN_API pdnn_status pdnn_trainer_fit(pdnn_trainer* trainer, const pdnn_data* data, size_t epochs, size_t batch_size,

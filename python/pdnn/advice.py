@@ -88,11 +88,15 @@ class Advising:
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
-        if Advising not in cls.__bases__:
-            return  # it inherits them
         for name, hint in cls.advice.items():
-            if not (hasattr(cls, name) or name.startswith("__")):
+            if name.startswith("__"):
+                continue
+            bases = [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
+            there = [each for each in bases if not isinstance(each, Missing)]
+            if not bases:
                 setattr(cls, name, Missing(name, hint))
+            elif there and isinstance(bases[0], Missing):  # another base has it
+                setattr(cls, name, there[0])
 
     def __dir__(self) -> list[str]:
         kind = type(self)

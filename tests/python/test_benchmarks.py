@@ -77,6 +77,10 @@ def test_options_that_no_run_can_end_well_with_are_told_before_it(
     kept.write_text("{}")
     assert [measure.destination(str(tmp_path / name)) for name in ("kept.json", "new.json")]
     assert [each.name for each in tmp_path.iterdir()] == ["kept.json"] and kept.read_text() == "{}"
+    (tmp_path / "link").symlink_to(tmp_path / "later")
+    os.mkfifo(tmp_path / "pipe")
+    assert [measure.destination(str(tmp_path / name)) for name in ("link", "pipe")]
+    assert (tmp_path / "link").is_symlink() and not (tmp_path / "later").exists()
 
 
 def test_a_table_without_figures_says_why(benchmark: Callable[[str], ModuleType]) -> None:

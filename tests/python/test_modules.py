@@ -492,6 +492,25 @@ def test_an_attribute_of_torch_is_told_what_to_write(find: Callable[[Any], objec
         find(nn.Sequential(nn.Linear(2, 2)))
 
 
+def test_advice_hides_nothing_that_another_base_has() -> None:
+    class Scoring:
+        def score(self) -> str:
+            return "scored"
+
+    class Scored(pdnn.Trainer, Scoring):  # type: ignore[misc]
+        pass
+
+    class Inherits(Scored):
+        pass
+
+    for kind in (Scored, Inherits):
+        model = nn.Sequential(nn.Linear(2, 2))
+        made = kind(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1))
+        assert made.score() == "scored"
+        with pytest.raises(AttributeError, match="'predict_proba'; after"):
+            made.predict_proba  # type: ignore[attr-defined]  # noqa: B018
+
+
 def test_a_layer_that_is_inside_a_sequential_twice_is_refused() -> None:
     """The core had two, one of which nobody could see."""
     shared = nn.Linear(3, 3)

@@ -196,9 +196,10 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     assert "results.json is a file; name a folder" in capsys.readouterr().err
     assert cli.main(["report", str(file), "--out", str(tmp_path / "report")]) == 1
     assert "no run has finished" in capsys.readouterr().err
-    file.write_text("{}")
-    assert cli.main(["report", str(file), "--out", str(tmp_path / "report")]) == 1
-    assert "holds no results of pdnn sweep (it names no format)" in capsys.readouterr().err
+    for text in ("{}", "5", '["format"]'):
+        file.write_text(text)
+        assert cli.main(["report", str(file), "--out", str(tmp_path / "report")]) == 1
+        assert "holds no results of pdnn sweep (it names no format)" in capsys.readouterr().err
     assert not (tmp_path / "report").exists()
 
 

@@ -119,6 +119,8 @@ class CompressedAllReduce:
 
     Raises
     ------
+    TypeError
+        If `comm` is no Communicator.
     ValueError
         On all ranks, if the arguments of one differ from those of rank 0; or if they are none.
     """

@@ -64,6 +64,8 @@ def check_parameter_closeness(
 
     Raises
     ------
+    TypeError
+        If `comm` is no Communicator.
     ValueError
         If the ranks' models have different numbers of parameters or dtypes.
     """

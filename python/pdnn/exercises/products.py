@@ -72,6 +72,7 @@ def matmul_by_rows(
     ------
     TypeError
         On all ranks, if one of the matrices is no array, or their dtypes differ or are neither.
+        On this one, if comm is no Communicator.
     ValueError
         On all ranks, if their shapes do not fit, one is not C-contiguous, or the root is no rank.
     """

@@ -99,7 +99,7 @@ class Results:
         try:
             with open(path, encoding="utf-8") as file:
                 content = json.load(file)
-            if "format" not in content:
+            if not isinstance(content, dict) or "format" not in content:
                 raise ValueError("it names no format")
             if content["format"] != _FORMAT:
                 raise ValueError(f"format {content['format']!r}, expected {_FORMAT!r}")
