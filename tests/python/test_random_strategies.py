@@ -28,7 +28,10 @@ from pdnn.strategies import (
 from random_networks import Part, draw_parts, draw_shape
 from random_rounds import random_rounds
 
-pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:strategy:UserWarning"),  # more threads than cores
+    pytest.mark.filterwarnings("ignore:fit.*without a move:UserWarning"),
+]
 
 
 class Drawn(NamedTuple):
