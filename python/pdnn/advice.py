@@ -88,6 +88,8 @@ class Advising:
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
+        if Advising not in cls.__bases__ and len(cls.__bases__) == 1:
+            return  # it inherits them
         for name, hint in cls.advice.items():
             if name.startswith("__"):
                 continue
