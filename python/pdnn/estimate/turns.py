@@ -21,7 +21,7 @@ BLOCK, LONG, MOST_STEPS = 0.002, 0.25, 4096
 """Seconds and steps of a block, at least and at most, and of all blocks."""
 
 FEWEST, MOST, CLEAR = 3, 7, 1.1
-"""Blocks of each way, and how many times as fast one must be for no more of them."""
+"""Blocks of each way, and how many times as fast one must be each time for no more of them."""
 
 PAYS = 1.03
 """How many times as fast a step must be to be worth more threads."""
@@ -68,10 +68,13 @@ def turns(ways: Sequence[Way], comm: Communicator) -> Generator[tuple[Way, int],
 
 
 def _is_clear(blocks: list[list[float]]) -> bool:
-    """Whether the slowest block of one way is faster than each block of the others, by `CLEAR` at least."""
+    """Whether one way's block was faster than the others' of the same round, by `CLEAR` and in all rounds.
+
+    Blocks of other rounds do not count: the machine may have become slower meanwhile.
+    """
     best = min(blocks, key=max)
     others = [own for own in blocks if own is not best]
-    return bool(others) and all(min(own) > CLEAR * max(best) for own in others)
+    return bool(others) and all(min(theirs) > CLEAR * own for own, *theirs in zip(best, *others, strict=True))
 
 
 def as_many_as_pay(
