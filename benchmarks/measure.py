@@ -284,24 +284,16 @@ def add_names(
 
 def count(text: str) -> int:
     """An option's whole number, at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no whole number from 1")
-    return int(text)
+    from pdnn.cli.values import positive_int  # a side's interpreter may have no pdnn
+
+    return positive_int(text)
 
 
 def destination(text: str) -> str:
     """An option's file to write: that nothing can be written there is said before the work."""
-    path = Path(text).resolve()  # a link stays, whatever it leads to
-    there = path.exists()
-    if there and not (path.is_file() or path.is_dir()):
-        return text  # to open a pipe would wait for its reader, and end it
-    try:
-        path.open("a").close()
-    except OSError as error:
-        raise ArgumentTypeError(f"{text}: nothing can be written there ({error.strerror})") from None
-    if not there:
-        path.unlink()
-    return text
+    from pdnn.cli.values import output
+
+    return output(text)
 
 
 def add_options(

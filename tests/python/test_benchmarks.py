@@ -60,27 +60,15 @@ def test_options_that_no_run_can_end_well_with_are_told_before_it(
 ) -> None:
     step = benchmark("step")
     for option, text, words in [
-        ("--blocks", "0", "'0' is no whole number from 1"),
-        ("--steps", "-2", "'-2' is no whole number from 1"),
-        ("--json", str(tmp_path), "nothing can be written there (Is a directory)"),
-        (
-            "--plot",
-            str(tmp_path / "none" / "x.png"),
-            "nothing can be written there (No such file or directory)",
-        ),
+        ("--blocks", "0", "'0' is not a whole number of at least 1"),
+        ("--steps", "-2", "'-2' is not a whole number of at least 1"),
+        ("--json", str(tmp_path), "is a folder; expected a file"),
+        ("--plot", str(tmp_path / "none" / "x.png"), "there is no such folder"),
     ]:
         with pytest.raises(SystemExit):
             step.main([f"{option}={text}"])
         told = capsys.readouterr().err
         assert f"argument {option}: " in told and words in told
-    measure, kept = benchmark("measure"), tmp_path / "kept.json"
-    kept.write_text("{}")
-    assert [measure.destination(str(tmp_path / name)) for name in ("kept.json", "new.json")]
-    assert [each.name for each in tmp_path.iterdir()] == ["kept.json"] and kept.read_text() == "{}"
-    (tmp_path / "link").symlink_to(tmp_path / "later")
-    os.mkfifo(tmp_path / "pipe")
-    assert [measure.destination(str(tmp_path / name)) for name in ("link", "pipe")]
-    assert (tmp_path / "link").is_symlink() and not (tmp_path / "later").exists()
 
 
 def test_a_table_without_figures_says_why(benchmark: Callable[[str], ModuleType]) -> None:
