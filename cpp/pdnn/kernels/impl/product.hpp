@@ -292,7 +292,7 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, const Finish<std:
   };
   // Half a tile, of two leaves, has all its rows: the strip of b beside them is half as wide, and stays nearest.
   constexpr int widest = leaves && kLeafPairs && !kNeon ? 2 : Operands::kWidest;
-  // A row or two leave registers for a wider tile: more sums that do not wait for each other.
+  // Two rows leave registers for a wider tile: more sums that do not wait for each other.
   constexpr int of_few = adjacent_rows || Operands::kCopied ? widest : 4;
   const bool few = rows <= 2 && !p.b_transposed;
   if (cols <= kLanes<T>)
@@ -306,7 +306,8 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, const Finish<std:
 template <class Operands, class T = typename Operands::Value>
 void product_nn(Part part, Matrix<const T> x, PanelMatrix<const T> w, const T* b, Activation f, Matrix<T> y) {
   if constexpr (Operands::kGroup == 1) {
-    const bool pays = Operands::kCopied || spot(w, 0, 0).stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
+    const bool far = spot(w, 0, 0).stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
+    const bool pays = Operands::kCopied || x.rows == 1 || far;
     if (pays && are_few_rows<T>(x.rows, y.cols, x.cols)) return product_of_few_rows<Operands>(part, x, w, b, f, y);
   }
   const Product<T> p{x.cols, x.data, x.stride, 1, w, false, b, false, y};
