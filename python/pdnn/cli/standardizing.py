@@ -50,36 +50,37 @@ class Standardization:
             raise ValueError("--standardize: the training data have no rows")
         # rounding may give a constant a deviation above 0; divided by infinity, it counts nothing
         self.moments = Moments.of(whole.x[rows], constant=np.inf)
-        self.mean, self.deviation = self.moments
         self.columns = whole.columns or [str(column) for column in range(whole.x.shape[1])]
 
     def check(self, dtype: str) -> None:
         """Raises ValueError if a model of this dtype cannot tell the numbers of a column apart `within`."""
-        constant = np.isinf(self.deviation)
+        mean, deviation = self.moments
+        constant = np.isinf(deviation)
         outside = self.moments.beyond(MOST[dtype]) & ~constant  # that counts nothing
         if dtype != "float64":
-            outside |= np.abs(self.mean) > 3e38  # infinite there, and 0 times infinity is NaN
+            outside |= np.abs(mean) > 3e38  # infinite there, and 0 times infinity is NaN
         if outside.any():
             column = int(outside.argmax())
             raise ValueError(
-                f'--standardize: column "{self.columns[column]}" has mean {self.mean[column]:.3g} and '
-                f"deviation {self.deviation[column]:.3g}, beyond the range of a saved model of {dtype} "
+                f'--standardize: column "{self.columns[column]}" has mean {mean[column]:.3g} and '
+                f"deviation {deviation[column]:.3g}, beyond the range of a saved model of {dtype} "
                 "numbers; multiply the column of the table"
             )
-        far = np.abs(self.mean) / self.deviation
+        far = np.abs(mean) / deviation
         if (far > FARTHEST[dtype]).any():
             column = int(far.argmax())
             way_out = "" if dtype == "float64" else "take --dtype float64, or "
             raise ValueError(
-                f'--standardize: column "{self.columns[column]}" has mean {self.mean[column]:.9g} and '
-                f"deviation {self.deviation[column]:.3g}, too close together for a saved model of {dtype} "
+                f'--standardize: column "{self.columns[column]}" has mean {mean[column]:.9g} and '
+                f"deviation {deviation[column]:.3g}, too close together for a saved model of {dtype} "
                 f"numbers; {way_out}subtract a number near the mean from the column of the table"
             )
 
     def apply(self, *parts: Dataset | Subset | None) -> None:
         """Changes the samples of these data sets."""
+        mean, deviation = self.moments
         for whole in _wholes(parts):
-            whole.x = ((whole.x - self.mean) / self.deviation).astype(whole.x.dtype)
+            whole.x = ((whole.x - mean) / deviation).astype(whole.x.dtype)
 
     def within(self, model: nn.Sequential) -> nn.Sequential:
         """A copy of a model that takes samples as they were: its first layer shifts and scales them.
@@ -87,9 +88,10 @@ class Standardization:
         With z = (x - mean) / deviation, z w + b = x (w / deviation) + (b - (mean / deviation) w).
         """
         model = deepcopy(model)
+        mean, deviation = self.moments
         weight, bias, *_ = model.parameters()  # of a Linear: nothing else takes samples of one dimension
-        scaled = weight.data / self.deviation[:, np.newaxis]
-        bias.data = bias.data - self.mean @ scaled
+        scaled = weight.data / deviation[:, np.newaxis]
+        bias.data = bias.data - mean @ scaled
         weight.data = scaled
         return model
 
