@@ -79,7 +79,7 @@ PYTHON_MAY_LOOK_AT = {
     "models": ["checks", "exchange", "nn", "files", "moved"],
     "optim": ["_core", "advice", "checks", "core", "comm", "deferred", "store", "tensor", "nn"],
     "data": ["_core", "checks", "core", "comm", "nn", "moved", "tensor"],
-    "datasets": ["checks", "data", "files", "moved", "progress"],
+    "datasets": ["_core", "checks", "data", "files", "moved", "progress"],
     "exercises": ["checks", "core", "comm", "nn", "data", "datasets"],
     "codec": ["_core", "checks", "core", "comm", "moved"],
     "strategies": ["_core", "checks", "core", "comm", "codec", "deferred", "drawing", "files", "moved", "nn"],

@@ -1,4 +1,7 @@
-/// Sources of rows, and the orders in which epochs take them.
+/// Sources of rows, the orders in which epochs take them, and numbers that are read from text.
+#include <charconv>
+#include <cmath>
+
 #include "bindings.hpp"
 #include "pdnn/data/augmentation.hpp"
 #include "pdnn/data/epoch_order.hpp"
@@ -15,7 +18,35 @@ data::Samples::Format format_of(const py::array& x) {
       message("Source: x is ", std::string(py::str(x.dtype())), ", expected uint8, float32 or float64"));
 }
 
+namespace {
+
+/// What Python's float reads, without its underscores: a field 1_0 of a table is no number.
+double number_of(py::handle word) {
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(word.ptr(), &size);
+  if (!text) throw py::error_already_set();
+  double number = 0;
+  const auto [end, error] = std::from_chars(text, text + size, number);
+  if (error == std::errc() && end == text + size && std::isfinite(number)) return number;
+  // A plus, spaces, infinity, ...
+  const auto read = py::reinterpret_steal<py::object>(PyFloat_FromString(word.ptr()));
+  if (!read) throw py::error_already_set();
+  if (std::string_view(text, static_cast<std::size_t>(size)).find('_') != std::string_view::npos)
+    throw ValueError(message("could not convert string to float: '", text, "'"));
+  return PyFloat_AS_DOUBLE(read.ptr());
+}
+
+}  // namespace
+
 void bind_data(py::module_& m) {
+  m.def(
+      "numbers",
+      [](const py::typing::List<py::str>& words) {
+        py::array_t<double> numbers(std::ssize(words));
+        std::ranges::transform(words, numbers.mutable_data(), number_of);
+        return numbers;
+      },
+      py::arg("words"), "The numbers that are written in a list of str. Raises ValueError if one is none.");
   m.def(
       "epoch_order",
       [](std::uint64_t seed, std::uint64_t epoch, Index count) {

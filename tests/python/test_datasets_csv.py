@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pdnn import datasets
+from pdnn._core import numbers
 
 ROWS = [[1.5, -2.0, 3], [4.25, 5e3, 6], [7.0, 8.125, 9], [1e-3, 0.0, 12]]
 
@@ -34,6 +35,20 @@ def test_numbers_are_read_whatever_divides_them(file: Path, delimiter: str, end:
     order = np.argsort(data.y)
     np.testing.assert_array_equal(data.x[order], np.array(ROWS)[:, :2])
     assert data.y[order].tolist() == [3, 6, 9, 12] and data.y.dtype == np.int64
+
+
+def test_numbers_are_those_of_float() -> None:
+    bits = np.random.default_rng(0).integers(0, 2**64, 2000, np.uint64)
+    words = [repr(value) for value in bits.view(np.float64).tolist()]
+    words += [f"{value:.{place % 20}g}" for place, value in enumerate(bits.view(np.float64).tolist())]
+    words += ["0", "-0", "+3", " 2.5\t", ".5", "5.", "1E5", "1e400", "-1e-400", "4e-324", "inf", "-Infinity"]
+    words += ["9007199254740993", "1.00000000000000011102230246251565", "\u0661\u0662", "nan", "1" * 400]
+    expected = np.array([float(word) for word in words])
+    assert numbers(words).tobytes() == expected.tobytes()
+    assert numbers([]).shape == (0,)
+    for word in ("", " ", "1_0", "nan(1)", "0x1p3", "1e", "1,5", "- 1", "1 2", "1\x00", "infinit", "none"):
+        with pytest.raises(ValueError, match="could not convert string to float"):
+            numbers(["1", word])
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

@@ -14,6 +14,7 @@ from typing import SupportsIndex, TypeAlias, overload
 
 import numpy as np
 
+from pdnn._core import numbers
 from pdnn.data import Dataset
 from pdnn.data.checks import Array
 from pdnn.data.split import check_draw, drawn
@@ -22,7 +23,6 @@ from pdnn.datasets.csv_words import (
     are_names,
     is_alone,
     is_number,
-    may_be_numbers,
     no_number,
     unnamed,
 )
@@ -186,7 +186,7 @@ def _rows(path: str, lines: Iterable[str], delimiter: str) -> _Rows:
     line, alone = 1, False
     try:
         for row in rows:
-            if row and (row != [""] or alone) and (line, row) != (1, ["sep=", ""]):
+            if row and (row[0] or len(row) > 1 or alone) and not (line == 1 and row == ["sep=", ""]):
                 yield line, row
                 alone = len(row) == 1  # then "" is a missing number
             line = rows.line_num + 1
@@ -214,19 +214,16 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         raise ValueError(f"{path}: all of the columns {names} are targets or weights; no sample is left")
     if nameless := [place for place in samples if not names[place]]:
         raise unnamed(path, nameless[0])
-    numbers = [*samples, *last]
-    values, lines, texts = array("d"), array("q"), [list[str]() for _ in targets]
+    places = [*samples, *last]
+    values, lines, texts = list[Array](), array("q"), [list[str]() for _ in targets]
     rows = rows if header else chain([(first_line, first)], rows)
     while block := list(islice(rows, BLOCK)):
         try:
             if {len(words) for _, words in block} != {len(names)}:
                 raise ValueError
-            fields = [words[place] for _, words in block for place in numbers]
-            if not may_be_numbers(fields):
-                raise ValueError
-            values.extend(map(float, fields))
+            values.append(numbers([words[place] for _, words in block for place in places]))
         except ValueError:
-            raise _first_refused(path, block, names, numbers) from None
+            raise _first_refused(path, block, names, places) from None
         for column, place in zip(texts, targets, strict=True):
             column.extend([words[place].strip() for _, words in block])
         lines.extend([line for line, _ in block])
@@ -240,10 +237,10 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
             f'{path}, line 1: is "{texts[0][0]}" the name of a class, which no other line has, or of the '
             "column, beside names that are numbers? Say header=True or False (--header yes or no)"
         )
-    x = np.frombuffer(values).reshape(len(lines), len(numbers))
+    x = np.concatenate(values).reshape(len(lines), len(places))
     if not (finite := np.isfinite(x)).all():
         row, column = np.argwhere(~finite)[0]
-        raise no_number(path, lines[row], names[numbers[column]], str(x[row, column]))
+        raise no_number(path, lines[row], names[places[column]], str(x[row, column]))
     weights = x[:, -1] if last else np.ones(len(x))
     if (weights < 0).any():
         row = int(np.argmax(weights < 0))
@@ -256,13 +253,13 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
 
 
 def _first_refused(
-    path: str, rows: list[tuple[int, list[str]]], names: list[str], numbers: list[int]
+    path: str, rows: list[tuple[int, list[str]]], names: list[str], places: list[int]
 ) -> ValueError:
     """What is to be said of the first of these rows that can't be read."""
     for line, words in rows:
         if len(words) != len(names):
             return ValueError(f"{path}, line {line}: has {len(words)} columns, the first line {len(names)}")
-        for place in numbers:
+        for place in places:
             if not is_number(words[place]):
                 return no_number(path, line, names[place], words[place])
     raise AssertionError("one of them was refused")
@@ -270,16 +267,16 @@ def _first_refused(
 
 def _has_numbers(path: str, first: list[str]) -> bool:
     """Whether some fields of the first line are numbers; raises ValueError if they may be names, too."""
-    numbers = [word.strip() for word in first if is_number(word)]
-    years = 1 < len(numbers) < len(first) and re.fullmatch("(19|20)[0-9]{2}", numbers[0])
-    begin = int(numbers[0]) if years else 0
-    if numbers and numbers == list(map(str, range(begin, begin + len(numbers)))):
+    found = [word.strip() for word in first if is_number(word)]
+    years = 1 < len(found) < len(first) and re.fullmatch("(19|20)[0-9]{2}", found[0])
+    begin = int(found[0]) if years else 0
+    if found and found == list(map(str, range(begin, begin + len(found)))):
         raise ValueError(
-            f"{path}, line 1: are {', '.join(numbers[:3])}{' …' if len(numbers) > 3 else ''} the names of "
+            f"{path}, line 1: are {', '.join(found[:3])}{' …' if len(found) > 3 else ''} the names of "
             f"columns, {'years' if years else 'as pandas writes where they have none'}, or numbers? Say "
             "header=True or False (--header yes or no)"
         )
-    return bool(numbers)
+    return bool(found)
 
 
 def _delimiter(path: str | os.PathLike[str], lines: list[str], alone: bool) -> str:
@@ -372,11 +369,9 @@ def _numbers(table: _Table) -> Array:
 def _floats(words: list[str]) -> Array:
     """These as numbers, NaN where one is none."""
     try:
-        if may_be_numbers(words):
-            return np.array(list(map(float, words)))
+        return numbers(words)
     except ValueError:
-        pass
-    return np.array([float(word) if is_number(word) else np.nan for word in words])
+        return np.array([float(word) if is_number(word) else np.nan for word in words])
 
 
 def _refused(table: _Table, row: int, place: int) -> ValueError:

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from math import isfinite
 
+from pdnn._core import numbers
+
 MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none")
 """What stands for a number or a name that is not there, in small letters; among names "none" is one."""
 
@@ -34,18 +36,13 @@ def is_alone(words: list[str]) -> bool:
     return len(counted) > 1 and once == words[:1] and are_names(words)
 
 
-def may_be_numbers(words: list[str]) -> bool:
-    """Whether all are numbers if `float` reads them, see `is_number`."""
-    return "_" not in "".join(words)
-
-
 def is_number(word: str) -> bool:
     """Whether it is a number; 1_0 is none, although `float` reads it."""
     try:
-        float(word)
+        numbers([word])
     except ValueError:
         return False
-    return "_" not in word
+    return True
 
 
 def unnamed(path: str, place: int) -> ValueError:
