@@ -105,7 +105,7 @@ PYTHON_MAY_LOOK_AT = {
         *("checkpoint", "epochs", "closures", "estimation", "copies"),
     ],
     "trainer": ["advice", "comm", "data", "history", "checkpoint", "estimation", "settings", "fitting"],
-    "callbacks": ["checks", "files", "metrics", "store", "training", "trainer"],
+    "callbacks": ["checks", "deferred", "files", "metrics", "store", "training", "trainer"],
     "sklearn": [
         *("_core", "core", "comm", "store", "nn", "optim", "data", "strategies", "estimate"),
         *("training", "epochs", "trainer"),
@@ -352,7 +352,7 @@ def test_import_is_cheap_and_loads_nothing_optional(run_python: Callable[..., Co
 
 def test_completion_offers_names_that_were_not_asked_for_yet(run_python: Callable[..., Completed]) -> None:
     code = "import {0} as m; print(sorted(set(m.__all__) - set(dir(m))))"
-    for name in ("pdnn", "pdnn.estimate", "pdnn.optim", "pdnn.strategies"):
+    for name in ("pdnn", "pdnn.callbacks", "pdnn.estimate", "pdnn.optim", "pdnn.strategies"):
         assert run_python(["-c", code.format(name)]).stdout == "[]\n", name
 
 

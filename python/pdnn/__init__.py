@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy  # noqa: F401  # by _core, a lack of it or a Ctrl-C meanwhile were "initialization failed"
 
-from pdnn import _core, callbacks, comm, data, models, nn, optim, strategies
+from pdnn import _core, callbacks, comm, data, models, nn, optim
 from pdnn._core import CommunicationError, RankFailed
 from pdnn.comm import world
 from pdnn.deferred import deferred
@@ -18,7 +18,7 @@ from pdnn.tensor import Tensor, cat
 from pdnn.trainer import Trainer
 
 if TYPE_CHECKING:
-    from pdnn import codec, datasets, ddp, estimate, parallel
+    from pdnn import codec, datasets, ddp, estimate, parallel, strategies
     from pdnn.launch import run
 
 __version__: str = _core.build_info()["version"]
@@ -59,7 +59,7 @@ def get_include() -> str:
 __getattr__, __dir__ = deferred(
     __name__,
     {
-        **dict.fromkeys(("codec", "datasets", "ddp", "estimate", "exercises", "parallel"), ()),
+        **dict.fromkeys(("codec", "datasets", "ddp", "estimate", "exercises", "parallel", "strategies"), ()),
         "launch": ["run"],
     },
 )

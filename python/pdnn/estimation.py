@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pdnn import strategies
 from pdnn.data.source import Data, Source, classes_of, data_of, source_of
 from pdnn.evaluation import Evaluation
 from pdnn.progress import say
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from pdnn.data import PadCropFlip
     from pdnn.estimate import Alternatives, AutoChoice, Choice, Estimate, Steps
     from pdnn.estimate.trainer import Calibration
+    from pdnn.strategies import Strategy
 
 
 class Estimation(Evaluation):
@@ -28,9 +28,7 @@ class Estimation(Evaluation):
         """What "auto" came to, for each kind of batch."""
         return {}
 
-    def estimate(
-        self, train: Data, batch_size: int = 32, strategy: str | strategies.Strategy | None = None
-    ) -> Estimate:
+    def estimate(self, train: Data, batch_size: int = 32, strategy: str | Strategy | None = None) -> Estimate:
         """Estimates the time, messages and memory of a step of `fit`; collective.
 
         Measures this machine and parts of the step, on copies of the model, for about a second.
@@ -61,7 +59,9 @@ class Estimation(Evaluation):
                 f"estimate: {type(self.optimizer).__name__} evaluates a batch as often as a step needs, "
                 "which is not known before"
             )
-        chosen = self.strategy if strategy is None else strategies.choose(strategy, self.comm)
+        from pdnn.strategies import choose
+
+        chosen = self.strategy if strategy is None else choose(strategy, self.comm)
         data = data_of("estimate", train)
         steps = self.calibrate(data, batch_size)
         a_step = chosen.rows_per_step(steps.rows, self.comm.size)

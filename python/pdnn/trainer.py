@@ -9,13 +9,11 @@ from typing import NoReturn, Protocol
 
 import numpy.typing as npt
 
-from pdnn import checkpoint as checkpoints
 from pdnn.advice import TRAINER, Advising
 from pdnn.comm.threads import CURRENT
 from pdnn.data import BlockStream, PadCropFlip
 from pdnn.data.source import Data, data_of, epochs_may_come_second
 from pdnn.estimation import Estimation
-from pdnn.fitting import begin
 from pdnn.history import History
 from pdnn.settings import Settings
 
@@ -224,6 +222,8 @@ class Trainer(Advising, Estimation):
             elastic=elastic,
             verbose=verbose,
         )
+        from pdnn.fitting import begin  # here, because `import pdnn` is to be quick
+
         data = train if isinstance(train, BlockStream) else data_of("train", train, y)
         watchers = _watchers(callbacks)
         ranks = CURRENT.get() if self._joins_world else None
@@ -294,8 +294,10 @@ class Trainer(Advising, Estimation):
         ValueError
             If another thread is within a fit of the model.
         """
+        from pdnn.checkpoint import save
+
         self.model.place().store.fits.check("save")
-        checkpoints.save(self, path)
+        save(self, path)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Reads what `save` wrote, or a checkpoint of `fit`, into this trainer; the same on every rank.
@@ -308,8 +310,10 @@ class Trainer(Advising, Estimation):
             If the file is damaged, or belongs to another model or optimizer, or another thread is within a
             fit of the model; nothing is changed then.
         """
+        from pdnn.checkpoint import load
+
         self.model.place().store.fits.check("load")
-        checkpoints.load(self, path)
+        load(self, path)
 
 
 Trainer.__init__.__qualname__ = "Trainer.__init__"  # and not the base's, in messages of Python

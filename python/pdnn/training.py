@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdnn import strategies
 from pdnn._core import EpochSums
 from pdnn.checks import flag, integer, kind_of, number
 from pdnn.comm import Communicator, become_world, world
@@ -29,6 +28,7 @@ from pdnn.store import Array
 
 if TYPE_CHECKING:
     from pdnn.estimate import AutoChoice, Choice
+    from pdnn.strategies import Strategy
 
 
 ON_NONFINITE = ("raise", "skip", "ignore")
@@ -131,7 +131,7 @@ class Training:
         loss: Loss,
         optimizer: Optimizer,
         *,
-        strategy: str | strategies.Strategy = "auto",
+        strategy: str | Strategy = "auto",
         seed: int = 0,
         comm: Communicator | None = None,
         schedule: LRScheduler | None = None,
@@ -151,10 +151,12 @@ class Training:
         if on_nonfinite not in ON_NONFINITE:
             words = ", ".join(map(repr, ON_NONFINITE))
             raise ValueError(f"Trainer: on_nonfinite={on_nonfinite!r}; expected one of {words}")
+        from pdnn.strategies import choose  # here, because `import pdnn` is to be quick
+
         self.comm, self._joins_world = world() if comm is None else comm, comm is None
         self.wants_auto, self.wants_fastest = strategy == "auto", strategy == "fastest"
         self.choice: AutoChoice | Choice | None = None
-        self.strategy = strategies.choose("auto" if self.wants_fastest else strategy, self.comm, reproducible)
+        self.strategy = choose("auto" if self.wants_fastest else strategy, self.comm, reproducible)
         if reproducible and any(getattr(module, "sync", True) is False for module in model.modules()):
             raise ValueError(
                 "Trainer: reproducible=True and a layer with sync=False, whose statistics are of the rows "
@@ -163,10 +165,8 @@ class Training:
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
-        self.schedule = schedule
-        self.schedule_per = schedule_per
-        self.clip_norm = clip_norm
-        self.clip_value = clip_value
+        self.schedule, self.schedule_per = schedule, schedule_per
+        self.clip_norm, self.clip_value = clip_norm, clip_value
         self.on_nonfinite = on_nonfinite
         self.metrics = named(metrics)
         self.seed = integer("Trainer", "seed", seed)
@@ -270,7 +270,7 @@ class Training:
         self.optimizer.core.set_clip(self.clip_norm, self.clip_value)
         return self.optimizer.core
 
-    def train_by(self, strategy: strategies.Strategy) -> None:
+    def train_by(self, strategy: Strategy) -> None:
         """Trains by this one from now on."""
         vars(self)["strategy"] = strategy
 
