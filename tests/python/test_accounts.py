@@ -12,8 +12,9 @@ import pytest
 
 import pdnn
 from pdnn import nn, optim
-from pdnn.cli.accounts import of_ranks
+from pdnn.cli.accounts import of_codec, of_ranks, tell
 from pdnn.data import Dataset
+from pdnn.estimate import Estimate
 from pdnn.history import History
 from pdnn.strategies import DataParallel, ModelAveraging, Serial
 
@@ -265,6 +266,8 @@ def test_the_least_wait_is_communication_and_the_rest_is_for_the_slowest() -> No
             {"compute": 6.5, "communication": 2.5, "waiting": 0.5, "other": 0.5},
         ]
     ]
+    history.ranks = [[early | {"seconds": 9.0}]]  # its clocks were read a little apart
+    assert history.times[0][0]["other"] == 0
 
 
 def test_a_file_and_a_checkpoint_keep_the_account_of_all_ranks(tmp_path: Path) -> None:
@@ -315,3 +318,44 @@ def test_bytes_of_a_step_are_a_mean_over_ranks_and_epochs() -> None:
         "a step of a rank: 10 bytes sent, 4 read in shared memory, 75% computing, 0% exposed communication"
     )
     assert of_ranks(history).startswith(words)
+
+
+def test_a_value_that_comes_and_goes_stays_beside_its_epoch() -> None:
+    history = History()
+    for values in ({"loss": 2.0}, {"loss": 1.0, "val_loss": 3.0, "seconds": 5.0}, {"loss": 0.5}):
+        history.add(values, {})
+    np.testing.assert_array_equal(history.history["val_loss"], [np.nan, 3, np.nan])
+    pytest.importorskip("matplotlib", reason="draws")
+    (axes,) = history.plot().axes  # time is in no panel
+    assert [list(line.get_xdata()) for line in axes.lines] == [[1, 2, 3]] * 2
+
+
+def test_hidden_is_a_share_of_what_was_to_be_agreed_on() -> None:
+    history = History()
+    for phases in ({"hidden": 3.0, "agreement": 1.0}, {"agreement": 2.0}, {}):
+        history.add({"loss": 1.0}, phases)
+    assert history.hidden == [0.75, 0.0, 0.0]
+
+
+def test_sums_by_a_codec_are_told_over_the_epochs_that_have_some() -> None:
+    history = History()
+    sums = {"sums": 2, "bytes": 20, "bytes_uncompressed": 80, "encode_seconds": 1e-5, "decode_seconds": 3e-5}
+    history.compression = [{}, sums | {"error": 0.5}, sums | {"error": 0.25}]
+    assert of_codec(history) == (
+        "by the codec: 10 bytes a sum instead of 40 (4 times fewer), 5 µs to encode and 15 µs to decode, "
+        "25.00% lost"
+    )
+
+
+def test_the_median_step_is_told_beside_its_estimate(capsys: pytest.CaptureFixture[str]) -> None:
+    history = History()
+    for seconds in (4.0, 2.0, 5.0):
+        history.add({"loss": 1.0, "seconds": seconds}, {})
+    history.estimate = Estimate(
+        "serial", 1, 32, compute=0.25, communication=0.0, waiting=0.0, bytes=0, memory=1, why="", steps=8.0
+    )
+    model = nn.Sequential(nn.Linear(2, 2))
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="serial")
+    tell(history, trainer, pdnn.comm.SELF, 0.0)
+    assert capsys.readouterr().out.startswith(f"{history.estimate.beside(4 / 8, 0.0)}\n")

@@ -239,6 +239,33 @@ def test_doctor_finds_what_killed_launchers_have_left(tmp_path: Path) -> None:
     assert hints[1].startswith(f"{tmp_path}/ompi.4194305 and 1 more are of")
 
 
+def test_a_process_of_another_user_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+    assert health.is_alive(1)
+
+
+@pytest.mark.parametrize(
+    ("cores", "said"),
+    [
+        ((8, 8, 0.0), []),
+        ((8, 2, 0.0), ["this process may run on 2 of 8 cores"]),
+        ((8, 8, 1.5), ["the cgroup's quota is 1.5 cores"]),
+    ],
+)
+def test_doctor_tells_of_cores_that_are_not_used(
+    cores: tuple[int, int, float], said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_core, "read_cores", lambda: cores)
+    monkeypatch.setattr(_core, "measure_bfloat16", lambda *_: 1e9)
+    monkeypatch.setattr(health, "_mpi", lambda *_: {})
+    report = health.report()
+    assert [hint.partition(":")[0].partition(",")[0] for hint in report["hints"] if " cores" in hint] == said
+    assert report["cores"]["cgroup quota"] == (cores[2] or None)
+
+
 def test_doctor_names_libraries_in_folders_with_spaces() -> None:
     line = b"7f00-7f01 r-xp 00000000 00:2a 42                         "
     paths = [

@@ -214,6 +214,13 @@ def test_options_of_tables_are_refused_for_other_data(
     assert f"{option} is for tables: FILE.csv" in capsys.readouterr().err
 
 
+def test_bytes_of_samples_count_as_0_to_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, samples = saved(tmp_path / "model.safetensors", [1, 2]), tmp_path / "samples.npy"
+    np.save(samples, np.array([[255, 0], [255, 255]], np.uint8))
+    assert cli.main(["predict", model, str(samples), "--outputs"]) == 0
+    assert [float(line) for line in capsys.readouterr().out.splitlines()] == pytest.approx([1, 3])
+
+
 def test_two_classes_are_told_apart_as_by_the_loss_of_the_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

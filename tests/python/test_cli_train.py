@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -329,6 +330,14 @@ def test_digits_are_flat_or_images() -> None:
     assert abs(flat[1].gather()[0].mean() - images[1].gather()[0].mean()) < 0.01
 
 
+@pytest.mark.parametrize(
+    ("word", "shape"), [("mlp:20-8-10", (20,)), ("lenet", (1, 32, 32)), ("resnet9", (3, 32, 32))]
+)
+def test_samples_of_a_name_are_what_its_model_takes(word: str, shape: tuple[int, ...]) -> None:
+    assert specs.sample(word) == shape
+    assert specs.model(word)(shape, 0, "float32").output_shape(shape) == (10,)
+
+
 def test_resnet9_is_a_model_for_color_images() -> None:
     for word, sync in (("resnet9", True), ("resnet9:local", False)):
         model = specs.model(word)((3, 32, 32), 0, "float32")
@@ -459,6 +468,22 @@ def test_fewer_epochs_than_a_checkpoint_has_are_told(
     assert "the checkpoint has 3 epochs, more than --epochs 1: nothing was trained" in capsys.readouterr().out
 
 
-def test_a_picture_has_a_name() -> None:
+def test_where_nothing_can_be_written_is_known_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="nothing can be written there"):
+        values.output(str(tmp_path / (300 * "n")))
+
+    def refuse(**_: object) -> None:
+        raise OSError("no file beside a device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    assert values.output(os.devnull) == os.devnull
+
+
+def test_a_picture_has_a_name(tmp_path: Path) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         values.picture("")
+    pytest.importorskip("matplotlib", reason="draws")
+    for name in ("h", "h.", "h.png"):
+        assert values.picture(str(tmp_path / name)) == str(tmp_path / "h.png")

@@ -33,6 +33,7 @@ from pdnn.codec import (
     compressed_all_reduce,
     recommend_codec,
 )
+from pdnn.codec.recommend import coding_seconds
 from pdnn.comm import SELF, run_threads
 from processes import Completed
 
@@ -374,6 +375,21 @@ def test_a_sum_once_and_of_arrays_laid_one_after_another() -> None:
     np.testing.assert_allclose(array[800:], want, rtol=1e-5, atol=1e-6)  # no matrix: exact
 
 
+def test_a_sum_once_is_made_in_the_form_that_is_asked_for() -> None:
+    def work() -> None:
+        comm = pdnn.world()
+        array = normal((1000,), seed=comm.rank)
+        gathered = compressed_all_reduce(comm, array.copy(), "int4", form="gather")
+        shared = compressed_all_reduce(comm, array.copy(), "int4", form="shares")
+        want = CompressedAllReduce(comm, "int4", 1000, form="gather")(array.copy())
+        np.testing.assert_array_equal(gathered, want)
+        want = CompressedAllReduce(comm, "int4", 1000, form="shares")(array.copy())
+        np.testing.assert_array_equal(shared, want)
+        assert (gathered != shared).any()
+
+    run_threads(work, 3)
+
+
 def test_ranks_that_differ_and_wrong_arrays_are_refused() -> None:
     def work() -> None:
         comm = pdnn.world()
@@ -392,6 +408,8 @@ def test_ranks_that_differ_and_wrong_arrays_are_refused() -> None:
         ValueError, match=r"got a \(9,\) array of float32, it was made for \(10,\) of float32"
     ):
         CompressedAllReduce(SELF, "int8", 10)(np.zeros(9, np.float32))
+    with pytest.raises(ValueError, match=r"array of float64, it was made for \(10,\) of float32"):
+        CompressedAllReduce(SELF, "int8", 10)(np.zeros(10))
     for call in (CompressedAllReduce(SELF, "int8", 2), lambda x: compressed_all_reduce(SELF, x, "int8")):
         with pytest.raises(TypeError, match="got a list, expected an ndarray for the sum"):
             call([1.0, 2.0])  # type: ignore[arg-type]
@@ -425,6 +443,26 @@ def test_masked_entries_are_refused() -> None:
     for take in (Int8().encode, ErrorFeedback("int8").encode, CompressedAllReduce(SELF, "int8", 10)):
         with pytest.raises(ValueError, match="array has masked entries"):
             take(masked)
+
+
+def test_feedback_is_of_arrays_that_are_alike() -> None:
+    feedback = ErrorFeedback("int8")
+    feedback.encode(np.ones((2, 3), np.float32))
+    for other in (np.ones(6, np.float32), np.ones((2, 3))):
+        with pytest.raises(ValueError, match=r"remembers the error of \(2, 3\) arrays of float32; keep one"):
+            feedback.encode(other)
+
+
+@pytest.mark.parametrize("every", [True, 2])
+def test_errors_are_measured_where_it_is_asked_for(every: bool | int) -> None:
+    def work() -> None:
+        comm = pdnn.world()
+        plain, measured = (CompressedAllReduce(comm, "int8", 1000, measure=each) for each in (False, every))
+        for reduce in (plain, measured):
+            reduce(normal((1000,), seed=comm.rank).astype(np.float32))
+        assert math.isnan(plain.stats.error) and 0 < measured.stats.error < 0.2
+
+    run_threads(work, 2)
 
 
 def test_feedback_is_for_those_that_need_it_unless_told() -> None:
@@ -470,6 +508,21 @@ def test_little_time_saved_is_not_worth_what_a_codec_loses(
     """The array takes 4 ms beside the latency, with bf16 2 and with int8 about 1."""
     monkeypatch.setattr("pdnn.codec.recommend.coding_seconds", lambda *_: (0.0, 0.0))
     assert recommend_codec(1e9, latency, 1_000_000, 2, codecs=["bf16", "int8"]).codec == best
+
+
+def test_a_part_of_long_arrays_is_measured_for_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter(range(1000))
+    monkeypatch.setattr("pdnn.codec.recommend.perf_counter", lambda: next(seconds))
+    monkeypatch.setattr("pdnn.codec.recommend.MOST_MEASURED", 10)
+    assert coding_seconds(Int8(), 40, "float32") == (4, 4)
+
+
+def test_advice_counts_what_every_rank_codes_and_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdnn.codec.recommend.coding_seconds", lambda *_: (3.0, 40.0))
+    advice = recommend_codec(1e9, 0, 1000, 4, dtype="float64", codecs=["int8"])
+    assert [choice.form for choice in advice.choices] == ["all_reduce", "gather", "shares"]
+    assert [choice.computing for choice in advice.choices] == [0, 3 + 4 * 40, 3 + 7 / 4 * 40]
+    assert advice.choices[0].bytes == 2 * 3 * 8000 // 4
 
 
 def test_a_shape_of_more_elements_than_a_number_counts_is_refused() -> None:

@@ -71,6 +71,7 @@ def test_codecs_are_spelled_behind_a_colon(spec: str, strategy: strategies.Strat
         (lambda: strategies.parse("average:8:topk:2"), '"average:8:topk:2": TopK: fraction = 2'),
         (lambda: DataParallel(codec="int8", shared_memory=True), 'codec "int8" is of messages'),
         (lambda: DataParallel(error_feedback=True), "error_feedback is of a codec"),
+        (lambda: DataParallel(error_feedback=False), "error_feedback is of a codec"),
         (lambda: ModelAveraging(8, by="master", codec="int8"), "sums that all ranks make"),
         (lambda: strategies.parse("average:end:own-init:int8"), "same_init=False"),
     ],

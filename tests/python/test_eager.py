@@ -622,6 +622,20 @@ def test_hooks_change_gradients() -> None:
     assert counted == ["head.weight"] * 2
 
 
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_a_hook_may_take_itself_back(register: str) -> None:
+    net, calls = Branches(), []
+
+    def once(seen: Any) -> None:
+        calls.append(seen)
+        handle.remove()
+
+    handle = getattr(next(net.parameters()), register)(once)
+    for _ in range(2):
+        loss_of(net).backward()
+    assert len(calls) == 1
+
+
 def test_a_failing_hook_leaves_nothing_behind() -> None:
     net = Branches()
     loss_of(net).backward()
@@ -887,9 +901,10 @@ def test_a_graph_older_than_a_larger_model_is_refused() -> None:
 def test_numbers_leave_the_type_of_a_tensor() -> None:
     """A float32 mean times a number was float64 beside NumPy 1, and could not go back."""
     net = nn.Sequential(nn.Linear(6, 3), seed=1)
-    found = (net(X.astype(np.float32)).mean() * 0.5 + 1.0) / 2
-    assert found.dtype == np.float32
-    found.backward()
+    for two in (2.0, np.float64(2)):
+        found = (net(X.astype(np.float32)).mean() * two + two) / two
+        assert found.dtype == np.float32
+        found.backward()
 
 
 @pytest.mark.parametrize("dtype", ["float16", ">f4", "longdouble"])
@@ -897,6 +912,10 @@ def test_floats_of_other_types_are_refused(dtype: str) -> None:
     for call in (nn.ReLU(), lambda x: nn.MSELoss()(x, Y)):
         with pytest.raises(TypeError, match="expected float32 or float64"):
             call(X.astype(dtype))
+
+
+def test_a_mean_of_nothing_is_0() -> None:
+    assert pdnn.Tensor(np.zeros((0, 3))).mean().item() == 0
 
 
 def test_only_a_single_number_is_true_or_false() -> None:
@@ -922,3 +941,9 @@ def test_a_single_number_is_formatted_as_one() -> None:
     assert f"{loss:.3f}" == "1.000" and f"{loss}" == str(loss)
     with pytest.raises(TypeError, match="unsupported format"):
         f"{pdnn.Tensor(np.zeros(2)):.3f}"
+
+
+@pytest.mark.parametrize("first", [2.0, np.array([4.0, 5.0])], ids=["number", "array"])
+def test_a_tensor_is_taken_from_what_stands_before_it(first: Any) -> None:
+    w = np.array([1.0, 3.0])
+    np.testing.assert_array_equal((first - pdnn.Tensor(w)).data, first - w)

@@ -7,7 +7,7 @@ import pytest
 
 import elastic_job
 import pdnn
-from pdnn import ddp, nn, optim
+from pdnn import ddp, models, nn, optim
 from pdnn.comm import die, run_threads
 
 
@@ -113,6 +113,13 @@ def test_a_state_restores_arrays_that_came_went_or_grew() -> None:
     state.came, state.went, state.grew = np.ones(2), None, np.append(state.grew, 7.0)
     state.restore()
     assert state.came is None and state.went.tolist() == [0, 1, 2] and state.grew.tolist() == [0.5]
+    for _ in range(2):  # the copy is none that the loop can change
+        state.restore()
+        assert state.grew.tolist() == [0.5]
+        state.grew = np.append(state.grew, 7.0)
+        state.restore()
+        state.grew += 1
+    state.restore()
     state.commit()
     state.exact = np.full(3, 1 / 3)
     state.commit()
@@ -125,6 +132,24 @@ def test_a_state_restores_arrays_that_came_went_or_grew() -> None:
 class NotCopied:
     def __deepcopy__(self, memo: object) -> object:
         raise OSError("not copied")
+
+
+def test_a_loop_cannot_change_a_copy() -> None:
+    state = ddp.State(seen=[1])
+    state.commit()
+    for number in (2, 3):
+        state.seen.append(number)
+        state.restore()
+        assert state.seen == [1]
+
+
+def test_a_state_restores_what_was_changed_of_a_group() -> None:
+    adam = optim.Adam(models.mlp([3, 2], seed=0).parameters(), lr=0.1)
+    state = ddp.State(optimizer=adam)
+    state.commit()
+    adam.param_groups[0].update(lr=0.5, weight_decay=0.2)
+    state.restore()
+    assert (adam.param_groups[0]["lr"], adam.param_groups[0]["weight_decay"]) == (0.1, 0)
 
 
 def test_a_commit_that_fails_is_none() -> None:

@@ -213,3 +213,11 @@ def test_what_measures_with_made_samples_makes_indices() -> None:
     model.place()
     assert len(core_for("float64").measured_cut(model.core, [3], 2, 8)) == 1
     assert probes._on_a_rank(model, nn.CrossEntropyLoss(), (3,), 8).flops > 0
+
+
+def test_what_torch_is_given_shares_no_memory() -> None:
+    model = nn.Sequential(nn.Embedding(4, 2), nn.Flatten(), nn.Linear(6, 2), seed=1)
+    before = model.fingerprint()
+    for array in model.state_dict(format="torch").values():
+        array[...] = 7
+    assert model.fingerprint() == before

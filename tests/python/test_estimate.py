@@ -20,7 +20,8 @@ import pdnn
 from pdnn import estimate, exercises, models, nn, optim, strategies
 from pdnn.comm import Communicator, costs, run_threads
 from pdnn.estimate import Link, Machine, Network, Steps, described
-from pdnn.estimate.compute import timed
+from pdnn.estimate.compute import AnalyticCompute, MeasuredCompute, Samples, timed, together
+from pdnn.estimate.formulas import Coded, coded_sum
 from pdnn.estimate.machine import load, save
 from pdnn.strategies import DataParallel, Pipeline, Serial, Strategy
 from processes import Completed
@@ -64,6 +65,8 @@ def test_an_all_reduce_is_the_faster_of_its_algorithms() -> None:
     assert costs.all_reduce(LINK, 4, 600) == costs.rabenseifner(LINK, 4, 600)
     for ranks in (2, 3, 5, 8):
         assert costs.all_reduce(LINK, ranks, 600) <= costs.ring(LINK, ranks, 600)
+    assert costs.broadcast(LINK, 4, 8) == costs.binomial_broadcast(LINK, 4, 8)
+    assert costs.broadcast(LINK, 4, 600) == costs.long_broadcast(LINK, 4, 600)
 
 
 @given(st.floats(0, 1e-3), st.floats(1e6, 1e11))
@@ -182,6 +185,8 @@ def test_a_network_is_known_by_its_layers() -> None:
     assert [cnn.widths[second + 1] for _, second in cnn.pairs] == [256]
     assert cnn.tensor_part(2)[1] == [estimate.network.Pair(forward=256, backward=128)]
     assert Network(models.ResNet9(seed=0), (3, 32, 32)).normalizes
+    flat = Network(models.mlp([6, 4, 2], flatten=True, seed=0), (1, 2, 3))  # Flatten comes first
+    assert flat.flops == 2 * (2 * 6 * 4) + 3 * (2 * 4 * 2) and flat.tensor_part(2)[1][0].backward == 0
 
 
 def test_threads_share_the_work_and_meet() -> None:
@@ -190,6 +195,9 @@ def test_threads_share_the_work_and_meet() -> None:
     assert (team.compute, team.waiting) == (2, pytest.approx(6 * 1e-6))  # two layers both ways, loss, batch
     pool = steps(8, 1).estimate(strategies.Pool(2, 4))
     assert pool.compute == 4 and pool.seconds == pytest.approx(4 + 3 * MLP.size / 1e9)
+    assert steps(2, 1).estimate(strategies.Pool(2, 4)).compute == 1  # a piece has a row at least
+    wide, narrow = (steps(8, 1).estimate(strategies.Pool(workers, 2)) for workers in (4, 2))
+    assert wide.seconds == narrow.seconds  # and a worker a piece
 
 
 def test_replicas_share_rows_and_agree_on_the_slower_link_once_nodes_are_full() -> None:
@@ -205,6 +213,11 @@ def test_replicas_share_rows_and_agree_on_the_slower_link_once_nodes_are_full() 
         steps(32, 16).estimate(DataParallel(strategies.Team(2)))
 
 
+def test_a_sum_between_nodes_is_hidden_but_for_its_last_bucket() -> None:
+    found = steps(16, 16).estimate(DataParallel(shared_memory=False))  # beside a second of computing
+    assert found.communication == pytest.approx(MACHINE.all_reduce(16, MLP.size + 12).seconds / 8)
+
+
 def test_threads_of_a_rank_are_on_one_node() -> None:
     for spec, ranks in (("team:8", 1), ("ddp+team:8", 2), ("ddp+team:3", 5)):
         with pytest.raises(ValueError, match="has 16, 4 a node, and those of a rank are on one"):
@@ -217,7 +230,8 @@ def test_threads_of_a_rank_are_on_one_node() -> None:
 
 
 def test_hogwild_is_estimated_on_one_node_only() -> None:
-    assert steps(8, 4).estimate(strategies.parse("hogwild-processes:4")).seconds > 0
+    found = steps(8, 4).estimate(strategies.parse("hogwild-processes:4"))
+    assert found.seconds == (8 + 2 * MLP.size / 1e9) / 4  # gradients are read, and written to all
     with pytest.raises(ValueError, match="8 ranks of made up are on several nodes"):
         steps(8, 8).estimate(strategies.parse("hogwild-processes:8"))
     with pytest.raises(ValueError, match=r'^estimate: strategy "hogwild:2" (?!.*Trainer)'):
@@ -307,12 +321,81 @@ def test_averaging_pays_for_its_sum_every_so_many_steps() -> None:
     assert (elastic.seconds, elastic.bytes) == (found.seconds, found.bytes)
 
 
+@pytest.mark.parametrize(("ranks", "coding"), [(2, 3 + 2 * 40), (4, (1 + 1 / 4) * 3 + 7 / 4 * 40)])
+def test_a_sum_of_codes_is_coded_as_often_as_its_form_says(ranks: int, coding: float) -> None:
+    assert coded_sum(Coded(100, encode=3, decode=40), LINK, ranks)[1] == coding
+
+
+def test_codes_between_stages_are_made_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds(encode: float, decode: float) -> float:
+        monkeypatch.setattr("pdnn.estimate.formulas.coding_seconds", lambda *_: (encode, decode))
+        return steps(8, 2).estimate(strategies.parse("pipeline:2/4:int8")).seconds
+
+    assert seconds(1.0, 0.0) == seconds(0.0, 1.0) > seconds(0.0, 0.0)
+
+
+def test_codes_of_an_average_are_made_every_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdnn.estimate.formulas.coding_seconds", lambda *_: (3.0, 40.0))
+    found = steps(8, 2).estimate(strategies.parse("average:10:int8"))
+    assert found.compute == pytest.approx(8 + (3 + 2 * 40) / 10)
+
+
+def test_running_statistics_are_averaged_too() -> None:
+    network = Network(nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), seed=0), (20,))
+    found = replace(steps(8, 4), network=network).estimate(strategies.parse("average:10"))
+    size = (20 * 8 + 8 + 4 * 8 + 1) * 4
+    assert found.communication == pytest.approx(MACHINE.all_reduce(4, size).seconds / 10)
+
+
+def test_buckets_are_of_messages() -> None:
+    bucketed = steps(8, 4).estimate(DataParallel(bucket_bytes=64))
+    assert bucketed.bytes == steps(8, 4).estimate(DataParallel(shared_memory=False)).bytes > 0
+
+
+def test_an_average_by_the_master_goes_through_it_both_ways() -> None:
+    found, size = steps(8, 4).estimate(strategies.parse("average:10:master")), (MLP.params + 1) * 4
+    assert found.communication == pytest.approx(MACHINE.message(4, 1).seconds(6 * size, 6) / 10)
+    assert found.bytes == pytest.approx(3 * size / 10)
+
+
+def test_the_fastest_has_the_cores_of_all_nodes() -> None:
+    (point,), _ = estimate.scaling(MLP, 4096, ["fastest"], [4], replace(MACHINE, barrier=0.0))
+    assert point.workers == 4 * 4
+
+
+def test_efficiency_is_of_the_threads_of_all_ranks() -> None:
+    (alone, _, point), _ = estimate.scaling(MLP, 64, ["serial", "ddp+team:2"], [1, 2], MACHINE)
+    assert alone.speedup == 1 and point.workers == 4
+    assert point.efficiency == point.speedup / 4 == point.to_dict()["efficiency"]
+
+
+def test_scatter_and_gather_goes_through_the_root() -> None:
+    found, link = steps(8, 4).estimate(strategies.parse("scatter-gather")), MACHINE.message(4)
+    rows = costs.scatter(link, 4, 8 * (20 * 4 + 4))  # a label is four bytes
+    model = costs.broadcast(link, 4, MLP.size + 3 * 4)
+    seconds = (rows + costs.scatter(link, 4, 4 * MLP.size) + model).seconds
+    assert found.compute == 2 + 4 * MLP.size / 1e9  # the root adds up all gradients
+    assert found.communication == pytest.approx(seconds)
+    assert found.bytes == pytest.approx(rows.bytes + MLP.size + 3 * 4)
+    once = steps(8, 4).estimate(strategies.parse("scatter-gather:once"))
+    assert once.communication == pytest.approx(seconds - rows.seconds)
+
+
+def test_a_choice_tells_what_was_measured_of_it() -> None:
+    estimates = tuple(steps(8, 1).estimate(strategies.parse(spec)) for spec in ("serial", "team:2"))
+    chosen = estimate.Choice(Serial(), estimates, {"serial": 5.0, "team:2": 6.0})
+    assert chosen.seconds == 5 and replace(chosen, measured={}).seconds == 8
+    four = tuple(replace(estimates[0], strategy=name) for name in ("serial", "b", "c", "d"))
+    assert "estimated serial 8 s, b 8 s, c 8 s a step" in replace(chosen, estimates=four).why
+
+
 def test_memory_is_the_table_of_what_is_kept() -> None:
     ignoring = 2 * 4 * (2 * MLP.params + 3)  # users' model, and the one that is trained
     model, batch = ignoring + 4 * MLP.params, MLP.batch_bytes  # and a copy of what steps change
     assert steps(8, 1).estimate(strategies.Serial()).memory == model + batch(8)
     leaves = steps(8, 1).estimate(strategies.Team(2, leaves=5))  # three sums of the first layer wait
     assert leaves.memory == model + 3 * 4 * (20 * 8 + 8) + batch(8)
+    assert steps(8, 1).estimate(strategies.Team(2, leaves=8)).memory == leaves.memory
     careless = replace(steps(8, 1), undoes=False).estimate(strategies.Serial())
     assert careless.memory == ignoring + batch(8)
     hogwild = steps(8, 1).estimate(strategies.Hogwild(1))  # whose workers copy no parameters
@@ -320,6 +403,8 @@ def test_memory_is_the_table_of_what_is_kept() -> None:
     assert steps(8, 4).estimate(DataParallel()).memory == model + batch(2)
     pool = steps(8, 1).estimate(strategies.Pool(2, 4))
     assert pool.memory == model + 2 * 4 * MLP.params + 2 * (4 * MLP.params + batch(2))  # two of four wait
+    few, more = (steps(rows, 2).estimate(DataParallel(Serial(8))).memory for rows in (1, 2))
+    assert more - few == batch(2) - batch(1)  # a rank has four leaves, and no more rows than there are
     averaged = steps(8, 4).estimate(strategies.ModelAveraging(10))
     assert averaged.memory == model + 4 * (MLP.params + 1) + batch(8)
     elastic = steps(8, 4).estimate(strategies.ElasticAveraging(10))
@@ -587,6 +672,49 @@ def more_stages_than_parts() -> None:
 @pytest.mark.parametrize(("job", "ranks"), [(more_stages_than_layers, 2), (more_stages_than_parts, 4)])
 def test_a_strategy_that_does_not_fit_is_refused_on_all_ranks(job: Callable[[], None], ranks: int) -> None:
     pdnn.run(job, ranks=ranks, backend="threads")
+
+
+def test_cores_contend_where_several_work() -> None:
+    compute = AnalyticCompute(replace(MACHINE, contention=2.0, memory=1e30))
+    alone = MLP.flops * 8 / 1e9
+    assert compute.step(MLP, 8) == pytest.approx(alone)
+    for several in (compute.step(MLP, 8, 2), replace(compute, ranks=2).step(MLP, 8)):
+        assert several == pytest.approx(2 * alone)
+    stages = compute.stages(MLP, (1,), 8)
+    assert sum(map(sum, stages)) == pytest.approx(2 * alone)
+    assert [backward / forward for forward, backward in stages] == pytest.approx([2, 2])
+
+
+def test_the_second_fastest_of_some_runs_counts() -> None:
+    runs = iter([9e-3, 9e-3, 7e-3, 3e-3, 5e-3, 6e-3, 8e-3, 4e-3, 9e-3])
+    assert timed([lambda _: next(runs)], pdnn.comm.SELF) == 4e-3
+
+
+def test_steps_are_measured_once_for_their_rows_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    sgd = optim.SGD(MLP.model.parameters(), lr=0.1)
+    samples = Samples(np.zeros((1, 20), np.float32), np.zeros(1, np.int32), 0)
+    compute = MeasuredCompute(nn.CrossEntropyLoss(), sgd, samples, pdnn.comm.SELF)
+    made: list[int] = []
+
+    def trial(self: object, network: Network, strategy: Strategy, comm: object, rows: int) -> Any:
+        made.append(rows)
+        return lambda _: float(rows)
+
+    monkeypatch.setattr(MeasuredCompute, "trial", trial)
+    for _ in range(2):
+        assert [compute.step(MLP, 3), compute.step(MLP, 5), compute.step(MLP, 3, 2)] == [3, 5, 3]
+    assert made == [3, 5, 3, 3]
+    compute.step(MLP, 1, 100)
+    assert len(made) == 4 + 8  # no more copies
+
+
+def test_an_error_of_a_trial_is_raised() -> None:
+    def fail(steps: int) -> float:
+        raise ArithmeticError("no step")
+
+    for trials in ([fail, float], [float, fail]):
+        with pytest.raises(ArithmeticError, match="no step"):
+            together(trials, 1)
 
 
 def test_a_slow_step_is_measured_once() -> None:

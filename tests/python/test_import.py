@@ -620,6 +620,22 @@ def test_lines_with_an_axis_of_height_are_refused(tmp_path: Path) -> None:
         models.from_onnx(path)
 
 
+def test_the_last_axis_of_one_pixel_may_be_of_its_channels(tmp_path: Path) -> None:
+    nodes = [
+        *(node("Conv", "x w", "a"), node("Transpose", "a", "b", perm=[0, 2, 3, 1])),
+        *(node("Squeeze", "b places", "c"), node("MatMul", "c v", "y")),
+    ]
+    constants = {"w": normal(4, 3, 3, 3), "places": np.array([1, 2]), "v": normal(4, 2)}
+    model = assert_same(save(tmp_path / "a.onnx", nodes, constants, [3, 3, 3]), normal(5, 3, 3, 3))
+    assert kinds(model) == ["Conv2d", "Flatten", "Linear"]
+
+
+def test_a_reshape_to_the_same_shape_is_nothing(tmp_path: Path) -> None:
+    nodes = [node("Relu", "x", "a"), node("Reshape", "a same", "b"), node("Tanh", "b", "y")]
+    path = save(tmp_path / "a.onnx", nodes, {"same": np.array([0, 0, 0, -1])}, [2, 3, 5], rank=4)
+    assert kinds(assert_same(path, normal(4, 2, 3, 5))) == ["ReLU", "Tanh"]
+
+
 def test_a_reshape_of_samples_is_left_to_the_caller(tmp_path: Path) -> None:
     nodes = [
         node("Reshape", "x image", "a"),

@@ -17,6 +17,7 @@ PEERS: list[tuple[str, dict[str, Any], init.Initializer]] = [
     ("kaiming_uniform_", {"a": 0.2, "mode": "fan_out"}, init.kaiming_uniform(0.2, "fan_out")),
     ("kaiming_normal_", {"mode": "fan_out"}, init.kaiming_normal(mode="fan_out")),
     ("kaiming_normal_", {}, init.kaiming_normal()),
+    ("kaiming_normal_", {"a": 3.0}, init.kaiming_normal(3.0)),
     ("xavier_uniform_", {"gain": 2.0}, init.xavier_uniform(2.0)),
     ("xavier_normal_", {}, init.xavier_normal()),
     ("normal_", {"std": 0.3}, init.normal(0.3)),

@@ -185,3 +185,12 @@ except OSError as error:
     said = run_python(["-c", code]).stdout
     assert f"{errno.EMFILE} " in said and "can be made (Too many open files)" in said
     assert "ulimit -n" in said and "TMPDIR" in said and "--no-tag" in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [({"restarts": -1}, "-1 restarts; expected at least 0"), ({"shrink": True}, "needs restarts")],
+)
+def test_restarts_that_make_no_sense_are_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=f"launch: .*{words}"):
+        launch(["x.py"], 2, dry_run=True, **wrong)

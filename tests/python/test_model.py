@@ -349,6 +349,16 @@ def test_ranks_that_are_threads_draw_seeds_of_their_own() -> None:
     assert first == second == [float(nn.Sequential(nn.Linear(2, 2)).flat_parameters.sum()) for _ in range(2)]
 
 
+def test_ranks_that_are_threads_go_on_from_the_models_that_were_there() -> None:
+    def drawn() -> float:
+        return float(nn.Sequential(nn.Linear(2, 2)).flat_parameters.sum())
+
+    pdnn.manual_seed(3)
+    want = [drawn(), drawn()]
+    pdnn.manual_seed(3)
+    assert [drawn(), *run_threads(drawn, 2)] == [*want, want[1]]
+
+
 @pytest.mark.parametrize("container", [list, tuple, dict])
 def test_modules_in_a_container_of_python_are_told(container: type) -> None:
     """They were no parts: neither trained nor saved."""
@@ -365,6 +375,13 @@ def test_modules_in_a_container_of_python_are_told(container: type) -> None:
     with pytest.raises(TypeError, match=rf"Net\.blocks: modules in a {container.__name__} are no parts of a"):
         list(Net(False).parameters())
     assert len(list(Net(True).parameters())) == 6
+
+
+def test_dropout_in_a_list_is_told_too() -> None:
+    net = nn.Sequential(nn.Linear(2, 2))
+    net.drops = [nn.Dropout(0.5)]  # type: ignore[assignment]
+    with pytest.raises(TypeError, match=r"drops: modules in a list are no parts of a"):
+        list(net.parameters())
 
 
 def test_views_and_activations_may_be_in_a_list() -> None:

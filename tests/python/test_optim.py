@@ -250,6 +250,12 @@ def test_clipping_is_refused_without_a_bound_or_with_two() -> None:
     model.flat_gradients[...] = 2
     assert nn.clip_grad_norm_(model.parameters(), float("inf")) == pytest.approx(24**0.5)
     assert (model.flat_gradients == 2).all()
+    model.flat_gradients[...] = np.inf
+    assert nn.clip_grad_norm_(model.parameters(), float("inf")) == np.inf
+    assert (model.flat_gradients == np.inf).all()
+    model.flat_gradients[0] = np.nan
+    assert np.isnan(nn.clip_grad_norm_(model.parameters(), 1.0))
+    assert np.isnan(model.flat_gradients).all()  # as torch has them
     for wrong in (0, float("nan")):
         with pytest.raises(ValueError, match=f"max_norm = {wrong}; expected a number above 0"):
             nn.clip_grad_norm_(model.parameters(), wrong)

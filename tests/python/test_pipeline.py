@@ -167,6 +167,11 @@ def timeline_of(strategy: Any) -> Any:
     return train(strategy, timeline=True)[1]
 
 
+def test_a_step_without_micro_batches_has_no_timeline() -> None:
+    with pytest.raises(ValueError, match='timeline=True is for pipelines, strategy "tp:2" has none'):
+        pdnn.run(timeline_of, "tp:2", ranks=2, backend="threads")
+
+
 def test_a_measured_step_is_in_the_history(tmp_path: Path) -> None:
     for history in pdnn.run(timeline_of, "pipeline:2/4:gpipe", ranks=2, backend="threads"):
         timeline = history.timeline

@@ -30,6 +30,7 @@ def test_an_all_reduce_of_ones_own_trains_as_one_process(ranks: int) -> None:
 def test_ranks_that_are_started_use_what_was_registered_before() -> None:
     with pdnn.comm.register("all_reduce", plugged_parts.ring, name="circle") as registration:
         assert on_threads(lambda: pdnn.world().core.all_reduce_name, 2) == ["circle", "circle"]
+        assert on_threads(lambda: on_threads(lambda: pdnn.world().core.all_reduce_name, 1), 1) == [["circle"]]
     registration.remove()
     assert on_threads(lambda: pdnn.world().core.all_reduce_name, 2) == [None, None]
 
@@ -168,6 +169,7 @@ def test_a_sum_of_which_a_codec_fails_is_the_last_of_its_object() -> None:
     [
         (lambda v: v[v != 0].tobytes(), None, ValueError, "gave 24 bytes for 3 values, and 0 for as many"),
         (lambda v: v, None, TypeError, "gave an array of float64, expected bytes"),
+        (lambda v: v.reshape(1, -1).view("u1"), None, TypeError, "expected bytes or a flat array of uint8"),
         (lambda v: None, None, TypeError, "gave a NoneType, expected bytes"),
         (
             lambda v: v.tobytes(),
@@ -176,6 +178,8 @@ def test_a_sum_of_which_a_codec_fails_is_the_last_of_its_object() -> None:
             r"gave a \(2,\) array of float64, ex",
         ),
         (lambda v: v.tobytes(), lambda d, n: None, ValueError, r"gave a \(\) array of object"),
+        (lambda v: v.tobytes(), lambda d, n: np.ones((n, 1)), ValueError, r"gave a \(3, 1\) array"),
+        (lambda v: v.tobytes(), lambda d, n: np.ones(n, complex), ValueError, "array of complex128"),
     ],
 )
 def test_a_codec_that_breaks_its_promise_is_told_so(
@@ -191,6 +195,16 @@ def test_a_codec_that_breaks_its_promise_is_told_so(
     broken = Broken()
     with pytest.raises(error, match=f'codec "Broken": .*{words}'):
         broken.decode(broken.encode(np.ones(3)), 3, "float64")
+
+
+def test_a_code_may_lie_apart_and_each_kind_has_a_name() -> None:
+    class Apart(plugged_parts.Raw):
+        def encode_values(self, values: plugged_parts.Array) -> Any:
+            return np.repeat(np.frombuffer(super().encode_values(values), np.uint8), 2)[::2]
+
+    a = np.arange(6.0).reshape(2, 3)
+    assert Apart().decode(Apart().encode(a), a.shape, "float64").tolist() == a.tolist()
+    assert plugged_parts.Raw.name == "raw" and Apart.name == "Apart"
 
 
 def test_a_codec_is_judged_by_what_it_is_and_not_by_its_name() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from pdnn import cli, report, sweep
 from pdnn import history as records
 from pdnn.estimate import Estimate
 from pdnn.history import History
+from pdnn.report.pictures import _amount
 from pdnn.report.summary import Line
 
 VOID = {"img", "meta", "link", "br", "hr", "input"}
@@ -88,6 +91,7 @@ def test_figures_are_medians_over_repeats_beside_the_baseline() -> None:
     assert (ddp.seconds, ddp.speedup, ddp.efficiency) == (2.5, 2.0, 1.0)
     assert ddp.updates_per_second() == pytest.approx(30 / 14)
     assert serial.last("val_accuracy") == pytest.approx(0.705)
+    assert serial.last("loss") == pytest.approx(1 / 3)  # which falls
     early, late = ddp.shares()
     assert early["gradient"] == pytest.approx(0.5)
     assert early["exposed communication"] == late["exposed communication"] == pytest.approx(1.5 / 14)
@@ -97,6 +101,15 @@ def test_figures_are_medians_over_repeats_beside_the_baseline() -> None:
     for shares in (early, late):
         assert sum(shares.values()) - shares["hidden"] == pytest.approx(1)
     assert ddp.per_step("bytes") == [400, 400] and serial.per_step("bytes") == [0]
+
+
+def test_a_workload_is_judged_by_what_all_of_its_runs_have() -> None:
+    without = run("team:2", 1, 2, [4.0, 2.0, 5.0])
+    assert without.history is not None
+    del without.history.history["val_accuracy"], without.history.history["val_top2"]
+    (work,) = report.summary([*RUNS, without])
+    assert (work.measure, work.metrics) == ("accuracy", ())
+    assert work.lines[2].seconds == 4  # the median of its epochs
 
 
 def test_times_of_an_epoch_are_made_once_for_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +150,7 @@ def test_without_its_baseline_nothing_is_a_speedup(tmp_path: Path) -> None:
     assert "No speedup is told: serial on one rank, the baseline, has no finished run" in text
     (work,) = report.summary(RUNS, baseline="ddp")
     assert all(line.speedup is None for line in work.lines)  # there is ddp on two ranks only
-    with pytest.raises(ValueError, match=r'baseline "ddp" has no finished run on one rank; those are of \['):
+    with pytest.raises(ValueError, match=r"has no finished run on one rank; those are of \['serial'\]$"):
         report.write(results(RUNS), tmp_path / "none", "ddp")
     assert not (tmp_path / "none").exists()
 
@@ -187,6 +200,51 @@ def test_speedup_is_over_the_baseline_that_is_named(
     assert {"0.80", "1.00", "1.60"} <= {*cells} and "2.00" not in cells  # of serial, team:2 and ddp
     assert cli.main([*words, "team:3"]) == 1
     assert 'baseline "team:3" has no finished run on one rank' in capsys.readouterr().err
+
+
+def test_a_page_tells_all_versions_and_each_failure_once() -> None:
+    other = replace(RUNS[1], versions={"numpy": "3"})
+    text = report.page(results([RUNS[0], other, failed("it fell over")]), report.summary(RUNS), {})
+    assert "<td>numpy</td><td>2, 3</td>" in text and "<td>pdnn</td><td>1</td>" in text
+    assert text.count("it fell over") == 1 and "Warned of" not in text
+
+
+def test_one_workload_may_be_without_the_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(report.write.__globals__, "pictures", lambda _: {})
+    ran = run("ddp", 2, 2, [2.0])
+    other = replace(ran, configuration=replace(ran.configuration, model="mlp:9-3"))
+    report.write(results([*RUNS, run("team:2", 1, 2, [4.0]), other]), tmp_path, "team:2")
+    assert "No speedup is told: team:2 on one rank" in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_pictures_show_the_figures() -> None:
+    pictures = report.pictures(report.summary(RUNS)).items()
+    drawn: dict[str, Any] = {name: figure.axes for name, (_, figure) in pictures}
+    axes = drawn["speedup.png"][0]
+    assert [bar.get_width() for bar in axes.patches] == [1, 2]
+    reach = [segment[:, 0].tolist() for segment in axes.collections[0].get_segments()]
+    assert reach == [pytest.approx([5 / 6, 5 / 4]), pytest.approx([2, 2])]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first on top
+    seconds, updates = drawn["accuracy.png"]
+    assert [list(line.get_xdata()) for line in seconds.lines[::2]] == [[8, 12, 16], [2.5, 5, 14]]
+    assert list(updates.lines[0].get_xdata()) == [10, 20, 30]
+    assert [text.get_text() for text in updates.get_legend().get_texts()] == ["serial", "ddp on 2 ranks"]
+    ends = dict.fromkeys((0, 1, 2), 0.0)
+    for bar in drawn["phases.png"][0].patches:  # one behind the other
+        row = round(bar.get_y() + bar.get_height() / 2)
+        assert bar.get_x() == pytest.approx(ends[row])
+        ends[row] += bar.get_width()
+    assert list(ends.values()) == pytest.approx([1, 1 + 3 / 14, 1 + 3 / 14])
+
+
+def test_of_many_ranks_eight_are_drawn() -> None:
+    runs = [run("ddp", 9, 9, [2.0]), run("average:2", 9, 9, [2.0])]
+    (axes,) = report.pictures(report.summary(runs))["bytes.png"][1].axes
+    assert len(axes.patches) == 2 * 8 and {text.get_text() for text in axes.texts} == {"3.2 kB"}
+    colors = [bar.get_facecolor() for bar in axes.patches]
+    assert colors == 8 * colors[:1] + 8 * colors[8:9] and colors[0] != colors[8]
+    counts = (999, 999.6, 1000, 1.5e6, 2e9)
+    assert [_amount(count) for count in counts] == ["999 B", "1 kB", "1 kB", "1.5 MB", "2 GB"]
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -250,6 +250,8 @@ def test_a_loop_by_hand_goes_on_with_as_many() -> None:
         ends = with_spares(3, 1, deaths, loop)
         assert [end is None for end in ends] == [rank in deaths for rank in range(4)]
         assert {end for end in ends if end} == {(4 - len(deaths), len(deaths))}, deaths
+    ends = with_spares(3, 2, {2: 25, 1: 90}, loop)  # the second takes its place after two deaths
+    assert {end for end in ends if end} == {(3, 2)}
 
 
 def test_a_loop_tells_its_result_where_it_ran() -> None:

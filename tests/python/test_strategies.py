@@ -217,6 +217,7 @@ def test_what_ranks_must_have_alike_leaves_the_engine_out() -> None:
     assert strategies.parse("ddp:sum+team:2").identity() == "ddp:sum"
     assert strategies.parse("pipeline:2 x ddp+team:2").identity() == "pipeline:2 x ddp"
     assert DataParallel(bucket_bytes=8, codec="int8").identity() == "ddp:int8 with bucket_bytes=8"
+    assert DataParallel(shared_memory=False).identity() == "ddp with shared_memory=False"
     assert strategies.Pipeline(2, cut=(1,), engine=Team(2)).identity() == "pipeline:2 with cut=(1,)"
     assert strategies.parse("hogwild:2").identity() == "hogwild:2"
 

@@ -35,6 +35,7 @@ def test_layers_inside_layers_have_lines_of_their_own() -> None:
         ("2", 0, 14),
     ]  # fmt: skip
     assert summary.rows[0].output == (6,)
+    assert "    0  Linear" in str(summary) and "0.fn" not in str(summary)
     assert summary.parameters == 68
     assert summary.flops == 2 * (36 + 12)
     assert summary.model_bytes == 8 * (2 * 68 + 12)

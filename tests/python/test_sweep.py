@@ -345,6 +345,12 @@ def test_a_file_from_which_lines_were_deleted_is_refused(data: Path, tmp_path: P
         file.write_text(json.dumps(without(*path)))
         with pytest.raises(ValueError, match=r"results\.json"):
             sweep.Results.load(file)
+    nothing = {"history": {}, "ranks": [], "phases": [], "updates": []}
+    changed = copy.deepcopy(whole)
+    changed["runs"][0]["result"] |= nothing
+    file.write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match="its lists are not of one length"):
+        sweep.Results.load(file)
     file.write_text(json.dumps(whole))
     assert len(sweep.Results.load(file).runs) == 1
     whole["runs"][0]["result"]["ranks"][1] *= 2

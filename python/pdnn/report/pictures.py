@@ -241,7 +241,7 @@ def _bytes(axes: Axes, work: Workload) -> None:
 def _amount(count: float) -> str:
     """``"814 kB"``."""
     for unit in ("B", "kB", "MB"):
-        if count < 1000:
+        if float(f"{count:.3g}") < 1000:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} GB"
