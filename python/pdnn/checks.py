@@ -63,6 +63,13 @@ def flag(owner: object, name: str, value: Any) -> bool:
     return bool(value)
 
 
+def several(owner: object, name: str, values: Any, expected: str) -> list[Any]:
+    """The values in a list; TypeError if they are one thing, or a word."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"{_named(owner)}: {name} is of type {kind_of(values)}, expected {expected}")
+    return list(values)
+
+
 def shape_of_sample(owner: object, value: Any) -> tuple[int, ...]:
     """The shape of a sample; TypeError if it is no sequence of integers, ValueError if one is below 0."""
     if isinstance(value, str) or not isinstance(value, Iterable):

@@ -14,7 +14,7 @@ import numpy as np
 
 from pdnn.advice import TENSOR, Advising
 from pdnn.arrays import Array, ArrayInterface
-from pdnn.checks import kind_of, unmasked
+from pdnn.checks import kind_of, several, unmasked
 from pdnn.recording import recording
 from pdnn.store import Parameter, Store
 
@@ -304,10 +304,13 @@ def cat(tensors: Sequence[Tensor | Array], dim: int = 0) -> Tensor:
 
     Raises
     ------
+    TypeError
+        If it gets no list of them.
     ValueError
         If there are none, or their dtypes or other axes differ.
     """
-    parts = [part if isinstance(part, Tensor) else Tensor(part) for part in tensors]
+    given = several("cat", "tensors", tensors, "a list of Tensors")
+    parts = [part if isinstance(part, Tensor) else Tensor(part) for part in given]
     axis = dim + (max((part.ndim for part in parts), default=0) if dim < 0 else 0)
     kinds = {(part.dtype, part.ndim, part.shape[:axis] + part.shape[axis + 1 :]) for part in parts}
     if len(kinds) != 1 or not 0 <= axis < parts[0].ndim:

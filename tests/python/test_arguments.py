@@ -22,6 +22,7 @@ from pdnn.data import (
     Dataset,
     DistributedSampler,
     RandomSampler,
+    SequentialSampler,
     Subset,
     minibatches,
     train_test_split,
@@ -310,6 +311,14 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
         (lambda: nn.ColumnParallelLinear(3, 4, comm=None), "ColumnParallelLinear: comm is of type NoneType"),
         (lambda: trainer().evaluate(X, Y, comm="a"), "evaluate: comm is of type str, expected a .*Communic"),
         (lambda: pdnn.callbacks.CSVLogger(3), "expected str, bytes or os.PathLike object, not int"),
+        (lambda: nn.ModuleList(3), "ModuleList: modules is of type int, expected a list of Modules"),
+        (lambda: pdnn.cat("ab"), "cat: tensors is of type str, expected a list of Tensors"),
+        (lambda: nn.utils.clip_grad_norm_(3, 1.0), "clip_grad: parameters is of type int, expected Param"),
+        (lambda: RandomSampler(None), "RandomSampler: got NoneType, expected a Dataset, or something else"),
+        (lambda: SequentialSampler(3), "SequentialSampler: got int, expected a Dataset, or something else"),
+        (lambda: DistributedSampler(3), "DistributedSampler: got int, expected a Dataset, or something else"),
+        (lambda: train_test_split((X, Y)), "train_test_split: dataset is of type tuple, expected a Dataset"),
+        (lambda: run_threads(2, 2), "run_threads: function is of type int, expected what a rank calls"),
     ],
 )
 def test_a_layer_or_a_model_names_the_argument(make: Callable[[], object], words: str) -> None:

@@ -151,8 +151,16 @@ def test_what_does_not_fit_is_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=words):
             make()
-    with pytest.raises(TypeError, match="StepLR: last_epoch is '3', expected an integer"):
-        optim.StepLR(sgd, 1, last_epoch="3")  # type: ignore[arg-type]
+    unfit: Any = 3
+    for make, words in [
+        (lambda: optim.StepLR(sgd, 1, last_epoch="3"), "StepLR: last_epoch is '3', expected an integer"),
+        (lambda: optim.MultiStepLR(sgd, unfit), "MultiStepLR: milestones is of type int, expected a list"),
+        (lambda: optim.SequentialLR(sgd, unfit, [1]), "SequentialLR: schedulers is of type int, expected a"),
+        (lambda: optim.SequentialLR(sgd, [linear, unfit], [1]), "SequentialLR: got int, expected a schedule"),
+        (lambda: optim.SequentialLR(sgd, [linear], unfit), "SequentialLR: milestones is of type int, expec"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            make()
     late = optim.LambdaLR(sgd, lambda t: 1.0 if t < 2 else None)  # type: ignore[arg-type,return-value]
     late.step()
     with pytest.raises(TypeError, match=r"LambdaLR: lr_lambda\(2\) is None, expected a number"):

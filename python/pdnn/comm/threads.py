@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from pdnn import _core
+from pdnn.checks import kind_of
 from pdnn.comm.agree import Header, with_integer
 from pdnn.comm.communicator import Communicator
 from pdnn.comm.plugged import INHERITED
@@ -49,8 +50,10 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     RuntimeError
         If the system refuses a thread.
     TypeError, ValueError
-        If ranks is no integer, or less than 1.
+        If ranks is no integer, or less than 1, or the function cannot be called.
     """
+    if not callable(function):
+        raise TypeError(f"run_threads: function is of type {kind_of(function)}, expected what a rank calls")
     with_integer(Header("run_threads"), "ranks", ranks, 1).check()
     group = _core.ThreadGroup(ranks)
     results: dict[int, Result] = {}

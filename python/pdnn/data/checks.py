@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import kind_of
 from pdnn.data.sparse import dense_rows
 
 Array = npt.NDArray[Any]
@@ -26,6 +28,15 @@ def check_dtype(where: str, dtype: npt.DTypeLike) -> np.dtype[Any]:
     if width not in (np.float32, np.float64):
         raise ValueError(f"{where}: dtype is {width}, expected float32 or float64")
     return width
+
+
+def rows_of(owner: object, data: Any) -> int:
+    """How many rows data have; TypeError if they have no length."""
+    if not isinstance(data, Sized):
+        raise TypeError(
+            f"{type(owner).__name__}: got {kind_of(data)}, expected a Dataset, or something else with a len()"
+        )
+    return len(data)
 
 
 def row_numbers(where: str, indices: npt.ArrayLike, size: int) -> Indices:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pdnn.checks import flag, integer, number
 from pdnn.data.batches import epoch_order
-from pdnn.data.checks import Indices
+from pdnn.data.checks import Indices, rows_of
 from pdnn.data.dataset import Dataset, Subset
 
 MODES = ("pad", "drop", "exact")
@@ -95,7 +95,7 @@ class DistributedSampler:
         self.drop_last = mode == "drop"
         self.mode = mode
         self.epoch = 0
-        rows = len(dataset)
+        rows = rows_of(self, dataset)
         fewest, most = rows // num_replicas, -(-rows // num_replicas)
         self.num_samples = fewest if mode == "drop" else most
         self.min_samples = most if mode == "pad" else fewest

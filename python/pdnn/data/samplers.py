@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from pdnn import _core
 from pdnn.checks import flag, integer
 from pdnn.data.batches import epoch_order
-from pdnn.data.checks import Indices
+from pdnn.data.checks import Indices, rows_of
 
 
 class Sampler(Protocol):
@@ -29,6 +29,7 @@ class SequentialSampler:
     """
 
     def __init__(self, data_source: Sized) -> None:
+        rows_of(self, data_source)
         self.data_source = data_source
 
     def __len__(self) -> int:
@@ -58,7 +59,7 @@ class RandomSampler:
     Raises
     ------
     TypeError
-        If a number is no integer, or `replacement` no bool.
+        If `data_source` has no length, a number is no integer, or `replacement` no bool.
     ValueError
         If `num_samples` is negative or more than there are, or `seed` is negative.
     """
@@ -70,7 +71,7 @@ class RandomSampler:
         num_samples: int | None = None,
         seed: int = 0,
     ) -> None:
-        rows = len(data_source)
+        rows = rows_of(self, data_source)
         self.data_source = data_source
         self.replacement = flag(self, "replacement", replacement)
         self.num_samples = rows if num_samples is None else integer(self, "num_samples", num_samples, 0)

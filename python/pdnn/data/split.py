@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import integer, number
+from pdnn.checks import integer, kind_of, number
 from pdnn.data.dataset import Dataset, Subset
 
 
@@ -33,9 +33,14 @@ def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 
     Raises
     ------
     TypeError, ValueError
-        If `test` is no share, or the seed no such integer.
+        If `dataset` is none, `test` is no share, or the seed no such integer.
     """
     check_draw("train_test_split", test, seed)
+    if not isinstance(dataset, Dataset | Subset):
+        raise TypeError(
+            f"train_test_split: dataset is of type {kind_of(dataset)}, expected a Dataset or a Subset; wrap "
+            "arrays as Dataset(x, y)"
+        )
     order, held_out = drawn(len(dataset), test, seed)
     return Subset(dataset, order[held_out:]), Subset(dataset, order[:held_out])
 

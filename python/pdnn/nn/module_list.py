@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pdnn.checks import kind_of
+from pdnn.checks import kind_of, several
 from pdnn.nn.module import Module
 
 
@@ -19,13 +19,13 @@ class ModuleList(Module):
     Raises
     ------
     TypeError
-        If one is not a Module.
+        If one is not a Module, or it gets no list of them.
     """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
         self._list: list[Module] = []
-        for module in modules:
+        for module in several(self, "modules", modules, "a list of Modules"):
             self.append(module)
 
     def append(self, module: Module) -> ModuleList:

@@ -7,7 +7,7 @@ from math import inf, sqrt
 
 import numpy as np
 
-from pdnn.checks import kind_of, number, positive
+from pdnn.checks import kind_of, number, positive, several
 from pdnn.core import core_for, name_of
 from pdnn.store import Parameter
 
@@ -58,10 +58,11 @@ def clip_grad_value_(parameters: Parameter | Iterable[Parameter], clip_value: fl
 
 
 def _list(parameters: Parameter | Iterable[Parameter]) -> list[Parameter]:
-    found = [parameters] if isinstance(parameters, Parameter) else list(parameters)
+    if isinstance(parameters, Parameter):
+        return [parameters]
+    expected = "Parameters, as model.parameters() has them"
+    found = several("clip_grad", "parameters", parameters, expected)
     for each in found:
         if not isinstance(each, Parameter):
-            raise TypeError(
-                f"clip_grad: got {kind_of(each)}, expected Parameters, as model.parameters() has them"
-            )
+            raise TypeError(f"clip_grad: got {kind_of(each)}, expected {expected}")
     return found

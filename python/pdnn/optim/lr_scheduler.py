@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pdnn.advice import SCHEDULE, Advising
-from pdnn.checks import integer, kind_of, number
+from pdnn.checks import integer, kind_of, number, several
 from pdnn.optim.optimizer import Optimizer
 from pdnn.store import Array
 
@@ -255,7 +255,8 @@ class MultiStepLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
-        self.milestones = sorted(integer(self, "a milestone", time, 0) for time in milestones)
+        times = several(self, "milestones", milestones, "a list of integers")
+        self.milestones = sorted(integer(self, "a milestone", time, 0) for time in times)
         self.gamma = self._checked("gamma", gamma, 0)
         super().__init__(optimizer, last_epoch)
 
@@ -324,7 +325,7 @@ class SequentialLR(LRScheduler):
     Raises
     ------
     TypeError
-        If a milestone is no integer.
+        If a milestone is no integer, or a schedule none.
     ValueError
         If the milestones are not one less than the schedules or do not rise, or a schedule is of another
         optimizer.
@@ -337,8 +338,12 @@ class SequentialLR(LRScheduler):
         milestones: Sequence[int],
         last_epoch: int = -1,
     ) -> None:
-        self.schedulers = list(schedulers)
-        self.milestones = [integer(self, "a milestone", time) for time in milestones]
+        self.schedulers: list[LRScheduler] = several(self, "schedulers", schedulers, "a list of schedules")
+        times = several(self, "milestones", milestones, "a list of integers")
+        self.milestones = [integer(self, "a milestone", time) for time in times]
+        for scheduler in self.schedulers:
+            if not isinstance(scheduler, LRScheduler):
+                raise TypeError(f"SequentialLR: got {kind_of(scheduler)}, expected a schedule")
         if any(scheduler.optimizer is not optimizer for scheduler in self.schedulers):
             raise ValueError("SequentialLR: its schedules must be of the same optimizer")
         if len(self.milestones) != len(self.schedulers) - 1:
