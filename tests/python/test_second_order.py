@@ -57,6 +57,23 @@ def jacobian(model: nn.Sequential, function: Callable[[], Array]) -> Array:
 # ---- single steps against formulas
 
 
+@pytest.mark.parametrize("kind", [optim.LevenbergMarquardt, optim.GaussNewton])
+def test_probabilities_that_do_not_add_up_to_1_have_no_gauss_newton_matrix(kind: Any) -> None:
+    targets = np.full((60, 2), 0.5)
+    targets[7] = 1
+    model = network()
+    own = pdnn.Trainer(model, nn.CrossEntropyLoss(), kind(model.parameters()), strategy="serial")
+    before = model.fingerprint()
+    with pytest.raises(ValueError, match="the targets of row 7 of the batch add up to 2, and only those"):
+        own.fit((X, targets), 1, 60, shuffle=False, verbose=False)
+    assert model.fingerprint() == before
+    targets[7] /= 2
+    weight = np.ones(60)
+    weight[7] = 2
+    own.fit(Dataset(X, targets, weight=weight), 1, 60, verbose=False)
+    assert model.fingerprint() != before
+
+
 @pytest.mark.parametrize("solver", ["auto", "normal", "kernel", "cg"])
 def test_a_gauss_newton_step_is_its_formula(solver: Any) -> None:
     model, criterion = network(), nn.MSELoss()

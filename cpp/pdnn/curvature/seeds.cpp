@@ -38,7 +38,15 @@ void Seeds::write(Range rows, const Tensor<const double>& y, const Tensor<const 
     const double weight = scale * loss_.weight(target, i);
     std::fill_n(own_seeds, count() * outputs_, 0.0);
     std::fill_n(own_r, count(), 0.0);
-    if (weight > 0) write_row(weight, y.row(i), dy.row(i), own_seeds, own_r);
+    if (!(weight > 0)) continue;
+    if (form_ == Form::softmax && target.values.data) {
+      const double* const wanted = target.values.row(i);
+      const double sum = std::reduce(wanted, wanted + outputs_);
+      require(std::abs(sum - 1) <= 1e-5, "CrossEntropyLoss: the targets of row ", i, " of the batch add up to ", sum,
+              ", and only those that add up to 1 have a Gauss-Newton matrix here; divide them by that sum, and make it "
+              "the row's weight");
+    }
+    write_row(weight, y.row(i), dy.row(i), own_seeds, own_r);
   }
 }
 
@@ -63,8 +71,6 @@ void Seeds::write_row(double weight, const double* y, const double* dy, double* 
 
 /// H = diag p − p pᵀ = Σ_k s_k s_kᵀ with s_k = √p_k (e_k − p). As Σ dy = 0, r_k = dy_k / √p_k.
 void Seeds::write_softmax(double weight, const double* y, const double* dy, double* seeds, double* r) const {
-  require(std::abs(std::reduce(dy, dy + outputs_)) <= 1e-5 * weight,
-          "CrossEntropyLoss: targets of a row that do not add up to 1 have no Gauss-Newton matrix");
   const double largest = *std::max_element(y, y + outputs_), root = std::sqrt(weight);
   double sum = 0;
   for (Index k = 0; k < outputs_; ++k) sum += std::exp(y[k] - largest);
