@@ -169,6 +169,17 @@ def test_in_evaluation_mode_layers_compute_as_in_evaluation() -> None:
     np.testing.assert_array_equal(one.flat_buffers, buffers)
 
 
+def test_a_batch_without_rows_is_a_step_too() -> None:
+    one, two = tiny("float64"), tiny("float64")
+    rules = [optim.Adam(model.parameters(), lr=0.1, weight_decay=0.1) for model in (one, two)]
+    criterion = nn.CrossEntropyLoss("sum")
+    for rows in (3, 0, 2):
+        x, y = batch("tiny", rows, "float64", rows)
+        assert one.step(x, y, criterion, rules[0]) == by_hand(two, x, y, criterion, rules[1])
+    assert one.fingerprint() == two.fingerprint()
+    assert rules[0].state_dict()["steps"] == rules[1].state_dict()["steps"] == 3
+
+
 def test_a_rank_whose_rows_count_nothing_takes_part_in_the_sums_of_others() -> None:
     def steps() -> tuple[list[np.ndarray], np.ndarray]:
         rank, seen = pdnn.world().rank, []

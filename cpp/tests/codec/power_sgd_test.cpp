@@ -4,6 +4,7 @@
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "pdnn/core/errors.hpp"
@@ -132,6 +133,16 @@ BOOST_AUTO_TEST_CASE(matrices_that_overlap_or_stick_out_are_refused) {
   BOOST_CHECK_THROW(PowerSgd<float>(1, 10, {{0, 4, 4}}), ValueError);
   BOOST_CHECK_THROW(PowerSgd<float>(1, 32, {{0, 4, 4}, {15, 4, 4}}), ValueError);
   BOOST_CHECK_THROW(PowerSgd<float>(1, 32, {{-1, 4, 4}}), ValueError);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_no_number_or_too_large_spoils_one_message_alone, T, Elements) {
+  const std::vector<T> good = of_rank<T>(1, 400, 20);
+  for (const T spoiled : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::max() / 15}) {
+    PowerSgd<T> codec(1, 400 * 20, {{0, 400, 20}});
+    const std::vector<T> bad(good.size(), spoiled);
+    BOOST_TEST(!std::isfinite(distance(there_and_back(codec, bad), good)));
+    BOOST_TEST(distance(there_and_back(codec, good), good) < (sizeof(T) == 4 ? 1e-3 : 1e-11));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

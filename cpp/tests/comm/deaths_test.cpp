@@ -71,6 +71,18 @@ BOOST_AUTO_TEST_CASE(a_wait_in_shared_memory_ends) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(those_who_are_left_keep_the_step_and_the_all_reduce_in_use) {
+  run_ranks(3, [](Communicator& world) {
+    world.at_step(7);
+    world.use(
+        std::make_shared<AllReduce>(AllReduce{"own", [](Communicator& group, View data) { group.all_reduce(data); }}));
+    if (world.rank() == 1) world.die();
+    const auto left = world.shrink();
+    check_here(left->step() == 7, "the step");
+    check_here(left->all_reduce_in_use() == world.all_reduce_in_use(), "the all_reduce");
+  });
+}
+
 BOOST_AUTO_TEST_CASE(ranks_die_one_after_another_until_one_is_left) {
   run_ranks(5, [](Communicator& world) {
     std::shared_ptr<Communicator> group(std::shared_ptr<void>(), &world);

@@ -68,6 +68,13 @@ BOOST_AUTO_TEST_CASE(calls_that_do_not_fit_together_are_an_error_on_every_rank) 
                    std::int64_t wide = 1;
                    comm.rank() == 0 ? comm.all_reduce(std::span(&wide, 1)) : comm.all_reduce(std::span(&narrow, 1));
                  });
+  everybody_says(
+      "all_gather: rank 1 called all_gather(1 float32, counts 2 1), rank 0 all_gather(1 float32, counts 1 2)" + same, 2,
+      [&](Communicator& comm) {
+        const std::vector<Index> counts{1 + comm.rank(), 2 - comm.rank()};
+        const std::array<float, 1> mine{};
+        comm.all_gather(std::span(mine), first(3), counts);
+      });
 }
 
 BOOST_AUTO_TEST_CASE(a_mismatch_leaves_the_group_usable) {

@@ -39,6 +39,14 @@ Index sum(const std::vector<Index>& values) { return std::accumulate(values.begi
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(traffic_is_added_and_subtracted_field_by_field) {
+  Traffic sum{1, 2, 0.5};
+  sum += {10, 20, 4};
+  BOOST_TEST((sum.bytes == 11 && sum.shared_bytes == 22 && sum.seconds == 4.5));
+  const Traffic rest = sum - Traffic{10, 20, 4};
+  BOOST_TEST((rest.bytes == 1 && rest.shared_bytes == 2 && rest.seconds == 0.5));
+}
+
 BOOST_DATA_TEST_CASE(calls_send_what_their_formulas_say, bdata::make({1, 2, 3, 4}), ranks) {
   using Whole = std::span<float>;
   using Counts = std::span<const Index>;

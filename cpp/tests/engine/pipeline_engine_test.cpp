@@ -496,6 +496,22 @@ BOOST_AUTO_TEST_CASE(factors_that_want_to_be_added_up_are_refused) {
   BOOST_CHECK_THROW(train_pipeline(features(), {"1f1b", 2, 4, 23, 1, "int9"}), ValueError);
 }
 
+BOOST_AUTO_TEST_CASE(a_schedule_beyond_its_micro_batches_chunks_or_ranks_is_refused) {
+  const Problem problem = features();
+  const Held held(problem, 0, 1, 1);
+  const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
+  const auto make = [&](const std::vector<Program>& programs) {
+    const Chunk<double> all{*held.networks[0], held.shapes[0]};
+    const PipelineConfig config{"", 2, 1, "", programs};
+    PipelineEngine<double>({*held.model, *held.networks[0], loss, held.shapes[0]}, {all}, comm::make_self(), config, 8);
+  };
+  const Program two{{Do::forward, 0}, {Do::backward, 0}, {Do::forward, 1}, {Do::backward, 1}};
+  BOOST_CHECK_NO_THROW(make({two}));
+  BOOST_CHECK_THROW(make({two, two}), ValueError);
+  BOOST_CHECK_THROW(make({{{Do::forward, 2}, {Do::backward, 2}}}), ValueError);
+  BOOST_CHECK_THROW(make({{{Do::forward, 0, 1}, {Do::backward, 0, 1}}}), ValueError);
+}
+
 BOOST_AUTO_TEST_CASE(a_stage_that_fails_ends_the_step_of_all) {
   for (std::size_t at : {0, 3, 5}) {
     Problem problem = features();

@@ -105,6 +105,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_for_any_window, T, Elements)
       for (const Index kernel : {1, 2, 3})
         for (const Index stride : {1, 2, 3, 4}) check<T>(windows_of(height, width, kernel, kernel, stride), 5, 3);
   check<T>(windows_of(5, 7, 5, 7, 1), 18, 3);
+  for (const bool wide : {false, true})  // no window has the columns, or rows, between two of them
+    check<T>(wide ? windows_of(4, 4, 1, 2, 2) : windows_of(4, 4, 2, 1, 2), 5, 3);
   check<T>(windows_of(16, 16, 16, 16, 1), 3, 2);  // as many taps as a byte counts
 }
 

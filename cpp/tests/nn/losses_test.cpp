@@ -1,6 +1,7 @@
 // Every loss's gradient against finite differences, its sums over any team, and a wrong loss, which the check must
 // catch.
 #include <boost/test/unit_test.hpp>
+#include <tuple>
 
 #include "layer_check.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
@@ -225,6 +226,39 @@ BOOST_AUTO_TEST_CASE(targets_that_do_not_fit_are_refused) {
   BOOST_CHECK_NO_THROW(MSELoss<double>(Reduction::mean).check({2, 3}, 6));
   BOOST_CHECK_THROW(CrossEntropyLoss<double>(Reduction::mean, Vector{1, 2}).check({3}, 0), ValueError);
   BOOST_CHECK_THROW(QuantileLoss<double>(Reduction::mean, {{0.1, 0.9}}).check({3}, 3), ValueError);
+}
+
+BOOST_AUTO_TEST_CASE(class_weights_of_any_size_count_in_losses_gradients_and_right_answers) {
+  const std::vector<float> y{2, -1, 0.5F, -0.5F, 1, 0};
+  const std::vector<std::int32_t> classes{0, 1};  // both are right
+  for (const double smoothing : {0.0, 0.3}) {
+    const auto outcome = [&](double size) {
+      const CrossEntropyLoss<float> loss(Reduction::mean, {size, 3 * size, size / 2}, smoothing);
+      std::vector<float> dy(y.size());
+      std::vector<double> rows(4);
+      const Tensor<const float> outputs{y.data(), 2, {3}};
+      const LossValue sums =
+          loss(threads::Member(), outputs, {classes.data(), {}}, 1 / size, {dy.data(), 2, {3}}, rows.data());
+      return std::tuple(sums.value / size, sums.correct / size, dy);
+    };
+    const auto [value, correct, dy] = outcome(1);
+    BOOST_TEST(correct == 1 + 3);
+    for (const double size : {1e50, 1e-50}) {
+      const auto [its_value, its_correct, its_dy] = outcome(size);
+      BOOST_TEST(its_value == value, boost::test_tools::tolerance(1e-6));
+      BOOST_TEST(its_correct == correct, boost::test_tools::tolerance(1e-15));
+      for (std::size_t i = 0; i < dy.size(); ++i) BOOST_TEST(its_dy[i] == dy[i], boost::test_tools::tolerance(1e-5F));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(binary_cross_entropy_is_steep_near_0_and_1) {
+  const Vector y{1e-9, 1 - 1e-9}, t{1, 0};
+  Vector dy(2), rows(4);
+  const BCELoss<double> loss(Reduction::sum);
+  loss(threads::Member(), {y.data(), 2, {1}}, {nullptr, {t.data(), 2, 1}}, 1, {dy.data(), 2, {1}}, rows.data());
+  BOOST_TEST(dy[0] == -1e9, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(dy[1] == 1e9, boost::test_tools::tolerance(1e-6));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -50,6 +50,14 @@ BOOST_AUTO_TEST_CASE(the_size_of_a_team_changes_no_bit) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(a_norm_whose_squares_are_too_large_is_compared_with_the_bound) {
+  const std::vector<double> g{3e200, -4e200};
+  BOOST_TEST(clipped(By::norm, 6e200, g) == g, boost::test_tools::per_element());
+  const std::vector<double> shortened = clipped(By::norm, 1, g);
+  BOOST_TEST(shortened[0] == 0.6, boost::test_tools::tolerance(1e-15));
+  BOOST_TEST(shortened[1] == -0.8, boost::test_tools::tolerance(1e-15));
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_number_is_not_hidden) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double g : clipped(By::norm, 1, {nan, 1})) BOOST_TEST(std::isnan(g));

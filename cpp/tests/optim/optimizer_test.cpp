@@ -3,6 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -134,6 +135,35 @@ BOOST_AUTO_TEST_CASE(the_order_of_slices_changes_no_bit) {
                boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(a_clone_goes_on_from_the_same_step_and_clips_as_much) {
+  for (const bool clipped : {false, true}) {
+    Optimizer<double> adam(5, kernels::Adam{0.9, 0.99, 1e-3, false});
+    if (clipped) adam.set_clip(std::make_unique<Clip<double>>(Clip<double>::By::value, 0.5, 5));
+    trained(adam, {{0, 5}});
+    const std::unique_ptr<Optimizer<double>> clone = adam.clone();
+    BOOST_TEST((clone->clip() != nullptr) == clipped);
+    BOOST_TEST(clone->steps() == 3);
+    BOOST_TEST(clone->state_hash() == adam.state_hash());
+    BOOST_TEST(trained(*clone, {{0, 5}}) == trained(adam, {{0, 5}}), boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_changes_the_hash_of_an_optimizer_without_state) {
+  Optimizer<double> sgd(5, kernels::Sgd{});
+  const std::size_t before = sgd.state_hash();
+  sgd.begin_step();
+  BOOST_TEST(sgd.state_hash() != before);
+}
+
+BOOST_AUTO_TEST_CASE(parameters_that_are_frozen_are_not_looked_at) {
+  Optimizer<double> sgd(5, kernels::Sgd{});
+  sgd.set_segments({{2, 0.1, 0, false, 0}, {3, 0.1, 0, true, 2}, {5, 0.1, 0, false, 1}});
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  BOOST_TEST(sgd.first_nonfinite(Numbers{1, 1, nan, 1, 1}) == 5);
+  BOOST_TEST(sgd.first_nonfinite(Numbers{1, 1, nan, 1, nan}) == 4);
+  BOOST_TEST(sgd.squares(Numbers{1, 2, 3, 4, 5}) == Numbers({5, 41}), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(a_schedule_gives_every_group_its_rate) {
   Optimizer<float> sgd(4, kernels::Sgd{});
   sgd.set_segments({{1, 9, 0, false, 1}, {2, 9, 0, false, 0}, {3, 9, 0, true, 7}, {4, 9, 0, false, 1}});
@@ -150,6 +180,7 @@ BOOST_AUTO_TEST_CASE(segments_must_cover_the_parameters) {
   Optimizer<double> sgd(5, kernels::Sgd{});
   BOOST_CHECK_THROW(sgd.set_segments({{4, 0.1, 0, false}}), ValueError);
   BOOST_CHECK_THROW(sgd.set_segments({{5, 0.1, 0, false}, {4, 0.1, 0, false}}), ValueError);
+  BOOST_CHECK_THROW(sgd.set_segments({{4, 0.1, 0, false}, {3, 0.1, 0, false}, {5, 0.1, 0, false}}), ValueError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -10,6 +10,7 @@
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/flatten.hpp"
 #include "pdnn/nn/layers/linear.hpp"
+#include "pdnn/nn/layers/pool2d.hpp"
 
 using namespace pdnn;
 using namespace pdnn::partition;
@@ -92,6 +93,14 @@ BOOST_AUTO_TEST_CASE(a_wider_layer_takes_longer, *boost::unit_test::label("seria
   BOOST_TEST(stages[0].forward > stages[1].forward);  // with the widest layer
   BOOST_TEST(measured_cut(network, {1, 8, 8}, 2, 64).size() == 1U);
   BOOST_CHECK_THROW(measured_cut(network, {1, 8, 8}, 8, 64), ValueError);
+}
+
+BOOST_AUTO_TEST_CASE(layers_that_are_computed_as_one_are_cut_where_stages_would_be_empty) {
+  const nn::WindowOptions window{3, 1, 1};
+  const nn::Network<float> network({std::make_shared<nn::Conv2d<float>>(2, 4, window, true, nn::Init{}, nn::Init{}),
+                                    std::make_shared<nn::MaxPool2d<float>>(nn::WindowOptions{2, 2})});
+  BOOST_TEST_REQUIRE(network.bound({2, 4, 4})->inseparable().size() == 1);
+  BOOST_TEST(measured_cut(network, {2, 4, 4}, 2, 3) == std::vector<Index>{1}, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

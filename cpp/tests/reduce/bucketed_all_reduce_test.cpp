@@ -1,9 +1,11 @@
 // Buckets are added up in one order on all ranks, whatever becomes final first; with counts, means and codecs.
 #include "pdnn/reduce/bucketed_all_reduce.hpp"
 
+#include <atomic>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <thread>
 
 #include "allocations.hpp"
 #include "ranks.hpp"
@@ -210,6 +212,22 @@ BOOST_AUTO_TEST_CASE(buckets_arrays_and_codecs_that_are_none_are_refused) {
   BOOST_CHECK_THROW(sum.start(g), ValueError);
   g.resize(10);
   BOOST_CHECK_THROW(sum.start(g, {}, true), ValueError);
+}
+
+BOOST_AUTO_TEST_CASE(counts_are_waited_for_though_no_bucket_has_started) {
+  std::atomic<bool> looked = false;
+  const auto there = tests::on_ranks(2, [&](const Comm& comm) {
+    auto sum = make(comm);
+    Values values(kCount);
+    const std::array<double, 1> one{1};
+    while (comm->rank() == 1 && !looked) std::this_thread::yield();
+    sum.start(values, one);
+    const bool early = sum.poll();
+    looked = true;
+    sum.finish();
+    return early;
+  });
+  BOOST_TEST(!there[0]);  // rank 1 had not even begun
 }
 
 BOOST_AUTO_TEST_SUITE_END()

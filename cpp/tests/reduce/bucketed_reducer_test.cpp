@@ -3,6 +3,8 @@
 #include "pdnn/reduce/bucketed_reducer.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <cstring>
 
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
@@ -86,6 +88,75 @@ BOOST_AUTO_TEST_CASE(for_matrices_a_bucket_ends_where_a_parameter_does) {
     BOOST_TEST(sent[1] == second);
     BOOST_TEST(sent[3] == second + first);
   }
+}
+
+namespace {
+
+/// Writes what is no number as 0, as a code without a place for it must.
+class WithoutNaN final : public codec::Codec<double> {
+ public:
+  Index bytes(Index n) const override { return n * Index{sizeof(double)}; }
+  std::string spec() const override { return "without NaN"; }
+
+ private:
+  void write(std::span<const double> values, std::uint8_t* out) override {
+    for (const double value : values) {
+      const double finite = std::isfinite(value) ? value : 0;
+      std::memcpy(out, &finite, sizeof finite);
+      out += sizeof finite;
+    }
+  }
+  void read(const std::uint8_t* data, std::span<double> values, codec::Into into) override {
+    for (double& value : values) {
+      double given = 0;
+      std::memcpy(&given, data, sizeof given);
+      data += sizeof given;
+      value = into == codec::Into::store ? given : into == codec::Into::add ? value + given : value - given;
+    }
+  }
+};
+
+class Outside final : public codec::Outside {
+ public:
+  std::unique_ptr<codec::Codec<float>> make(float) const override { return nullptr; }
+  std::unique_ptr<codec::Codec<double>> make(double) const override { return std::make_unique<WithoutNaN>(); }
+  bool wants_feedback() const override { return false; }
+};
+
+/// What a step of two ranks is told of the second one's wish to stop, or of its NaN.
+std::vector<StepSums> told(const std::optional<Compression>& compression, Index leaves, bool stop, bool spoiled) {
+  return tests::on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
+    const nn::Init init{nn::Init::Kind::uniform, 0.5};
+    const std::vector<nn::LayerPtr<double>> layers{std::make_shared<nn::Linear<double>>(4, 3, true, init, init)};
+    nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
+    const auto network = model.bound({4});
+    const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
+    optim::Optimizer<double> sgd(model.count(), kernels::Sgd{});
+    sgd.set_segments({{model.count(), 0.1, 0, false}});
+    const Job<double> job{model, *network, loss, {4}};
+    TeamEngine<double> engine(job, 1, 4);
+    PhaseTimer timer;
+    BucketedReducer<double> reducer({job, sgd, engine, timer, leaves}, comm, 0, compression);
+    sgd.begin_step();
+    reducer.begin_step(false);
+    std::ranges::fill(model.grads->span(), 1.0);
+    if (spoiled && comm->rank() == 1) model.grads->data()[2] = std::nan("");
+    return reducer.finish_step({{}, 0, stop && comm->rank() == 1});
+  });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_wish_to_stop_reaches_all_ranks) {
+  for (const Index leaves : {0, 4})
+    for (const bool stop : {false, true})
+      for (const StepSums& sums : told({}, leaves, stop, false)) BOOST_TEST(sums.stop == stop);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_number_is_told_though_a_code_has_none) {
+  const Compression compression{codec::Spec("without NaN", std::make_shared<Outside>()), {}};
+  for (const bool spoiled : {false, true})
+    for (const StepSums& sums : told(compression, 0, false, spoiled)) BOOST_TEST(sums.bad == spoiled);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

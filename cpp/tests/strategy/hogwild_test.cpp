@@ -294,6 +294,18 @@ BOOST_AUTO_TEST_CASE(a_wish_to_stop_ends_all_of_them) {
   BOOST_CHECK_THROW(alone(failing), std::domain_error);
 }
 
+BOOST_AUTO_TEST_CASE(a_wish_to_stop_concerns_its_own_epoch) {
+  const auto slow = [](const Matrix<const double>&) { std::this_thread::sleep_for(std::chrono::milliseconds(3)); };
+  std::atomic<bool> asked = false;
+  const Plan plan{.workers = 2, .rows = 50 * kBatch, .epochs = 2, .watch = slow, .poll = [&](const EpochSums&) {
+                    return !asked.exchange(true);
+                  }};
+  const Outcome second = alone(plan);
+  BOOST_TEST(asked);
+  BOOST_TEST(!second.sums.stopped);
+  BOOST_TEST(second.sums.rows == plan.rows);
+}
+
 BOOST_AUTO_TEST_CASE(ranks_hear_at_the_next_look_that_one_has_failed) {
   const auto slow = [](const Matrix<const double>&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
   const auto looks = tests::on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {

@@ -118,7 +118,11 @@ BOOST_AUTO_TEST_CASE(a_configuration_of_ranks_trains_as_serial) {
       {GridConfig{.tensor = 2, .reducer = kMessages}, 4},
   };
   for (const auto& [config, ranks] : table)
-    for (const Outcome& outcome : train_on_ranks(config, ranks)) BOOST_TEST(difference(outcome, serial) < 1e-13);
+    for (const Outcome& outcome : train_on_ranks(config, ranks)) {
+      BOOST_TEST(difference(outcome, serial) < 1e-13);
+      BOOST_TEST(outcome.sums.loss == serial.sums.loss, boost::test_tools::tolerance(1e-12));
+      BOOST_TEST(outcome.sums.correct == serial.sums.correct);
+    }
 }
 
 BOOST_AUTO_TEST_CASE(sums_over_leaves_have_the_same_bits_on_any_ranks) {

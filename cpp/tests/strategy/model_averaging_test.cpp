@@ -1,8 +1,10 @@
 // Averaging: what an average is, when it is made, what stays a rank's own.
 #include "pdnn/strategy/model_averaging.hpp"
 
+#include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <thread>
 
@@ -41,6 +43,7 @@ struct Plan {
   bool finish = true, fail_at_the_end = false;
   std::optional<Compression> compression{};
   Index rows = kRows;  // of an epoch: those of the source, again and again
+  Index bad_row = -1;  // has a NaN, and steps that are not finite are left out
   std::function<bool(comm::Communicator&)> poll = [](comm::Communicator&) { return false; };
 };
 
@@ -63,6 +66,7 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   Vector x(kRows * kInputs);
   std::vector<std::int32_t> classes;
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Rng(1).uniform(i);
+  if (plan.bad_row >= 0) x[static_cast<std::size_t>(plan.bad_row * kInputs)] = std::nan("");
   for (Index r = 0; r < kRows; ++r) classes.push_back(static_cast<std::int32_t>(r % kClasses));
   const Source<double> source({x.data(), Samples::Format::float64, kRows, kInputs, {kInputs}, 1, 0},
                               {classes.data(), {}});
@@ -100,8 +104,9 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
     copy.take();
     std::vector<Index> order = epoch_order(4, epoch, kRows);
     order.resize(static_cast<std::size_t>(plan.rows), 0);
-    outcome.sums = strategy->run_epoch(source, {order, step_rows, 4, steps, {}},
-                                       [&](const EpochSums&) { return plan.poll(*comm); });
+    outcome.sums = strategy->run_epoch(
+        source, {order, step_rows, 4, steps, {}, plan.bad_row < 0 ? OnNonfinite::ignore : OnNonfinite::skip},
+        [&](const EpochSums&) { return plan.poll(*comm); });
     steps += outcome.sums.steps;
     copy.gather();
   }
@@ -193,6 +198,35 @@ BOOST_AUTO_TEST_CASE(an_epoch_counts_every_row_once_and_each_ranks_updates) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(rows_of_a_step_that_is_left_out_are_counted_once) {
+  for (const Index bad_row : {Index{0}, Index{9}, kRows - 1})
+    for (const Outcome& outcome : on_ranks({.every = 1000, .norm = false, .finish = false, .bad_row = bad_row}, 2)) {
+      BOOST_TEST(outcome.sums.skipped == 1);
+      BOOST_TEST(outcome.sums.rows + outcome.sums.skipped_rows == kRows);
+      BOOST_TEST(!outcome.sums.stopped);
+      BOOST_TEST(outcome.apart.all == 2 * kRows);  // of two epochs, and no average
+    }
+}
+
+BOOST_AUTO_TEST_CASE(an_average_that_is_subnormal_is_0) {
+  const auto ends = tests::on_ranks(2, [](const std::shared_ptr<comm::Communicator>& comm) {
+    const nn::Init init{nn::Init::Kind::uniform, 0.5};
+    const std::vector<nn::LayerPtr<double>> layers{std::make_shared<nn::Linear<double>>(1, 2, false, init, init)};
+    nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
+    const auto network = model.bound({1});
+    const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
+    optim::Optimizer<double> sgd(model.count(), kernels::Sgd{});
+    sgd.set_segments({{model.count(), 0.1, 0, false}});
+    const Job<double> job{model, *network, loss, {1}};
+    ModelAveraging<double> strategy(job, sgd, std::make_unique<TeamEngine<double>>(job, 1, 1), comm, {.every = 1});
+    model.params->data()[0] = comm->rank() == 0 ? 6e-308 : -5e-308;  // half of either is normal
+    strategy.set_rows_apart({1, 2});
+    strategy.finish();
+    return model.params->data()[0];
+  });
+  for (const double mean : ends) BOOST_TEST(mean == 0);
+}
+
 BOOST_AUTO_TEST_CASE(one_rank_is_serial) {
   const Outcome serial = train({.data_parallel = true, .momentum = 0.9}, comm::make_self());
   for (const Index every : {0, 3})
@@ -237,6 +271,15 @@ BOOST_AUTO_TEST_CASE(ranks_that_seldom_meet_hear_that_one_wishes_to_stop) {
           BOOST_TEST(outcome.apart.all == 0);
         }
       }
+}
+
+BOOST_AUTO_TEST_CASE(a_wish_to_stop_concerns_its_own_epoch) {
+  std::atomic<bool> asked = false;
+  const Outcome second =
+      train({.rows = kMany, .poll = [&](comm::Communicator&) { return !asked.exchange(true); }}, comm::make_self());
+  BOOST_TEST(asked);
+  BOOST_TEST(!second.sums.stopped);
+  BOOST_TEST(second.sums.rows == kMany);
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_do_not_meet_hear_that_one_has_failed) {

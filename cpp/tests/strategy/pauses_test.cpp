@@ -117,7 +117,33 @@ BOOST_AUTO_TEST_CASE(workers_that_do_not_wait_take_every_row_once_around_pauses)
   const Outcome got = train(HogwildConfig{3}, comm::make_self(), 2);
   BOOST_TEST(got.calls == 6);
   BOOST_TEST(got.sums.rows == kRows);
+  BOOST_TEST(got.sums.weight == kRows);
   BOOST_TEST(got.sums.updates == 6);
+}
+
+BOOST_AUTO_TEST_CASE(an_epoch_that_is_stopped_leaves_the_gradient_of_its_last_step) {
+  const Vector x(kRows * kInputs, 0.5);
+  const std::vector<std::int32_t> classes(kRows, 1);
+  const data::Source<double> source({x.data(), data::Samples::Format::float64, kRows, kInputs, {kInputs}},
+                                    {classes.data(), {}});
+  constexpr Index kHidden = 70;  // too many for a stack: a weight is updated as its gradient is made
+  const nn::Init init{nn::Init::Kind::uniform, 0.5};
+  const auto model = std::make_shared<nn::Model<double>>(
+      std::make_shared<nn::Network<double>>(
+          std::vector<nn::LayerPtr<double>>{std::make_shared<nn::Linear<double>>(kInputs, kHidden, true, init, init),
+                                            std::make_shared<nn::Dropout<double>>(0.2),
+                                            std::make_shared<nn::Linear<double>>(kHidden, kClasses, true, init, init)}),
+      3);
+  const auto sgd = std::make_shared<optim::Optimizer<double>>(model->count(), kernels::Sgd{0.9});
+  sgd->set_segments({{model->count(), 1e-4, 0, false}});
+  Session<double> session(DataParallelConfig{},
+                          Training<double>(model, std::make_shared<nn::CrossEntropyLoss<double>>(nn::Reduction::mean),
+                                           sgd, comm::make_self(), {kInputs}, 0, kBatch));
+  const std::vector<Index> order(1000000, 0);
+  const EpochSums sums = session.run_epoch(source, {order, kBatch, 4, 0, {}}, [](const EpochSums&) { return true; });
+  BOOST_TEST(sums.stopped);
+  const std::span<const double> weight = slice(model->grads->span(), 0, kInputs * kHidden);
+  BOOST_TEST(std::ranges::count(weight, 0.0) < std::ssize(weight));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -30,6 +30,8 @@ struct Settings {
   bool frozen = false, classes = true, rates = false;
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   Index spoiled = -1;  // a row with a NaN
+  bool one_group = false;
+  double clip_norm = 0;  // 0: not clipped
 };
 
 /// Two epochs whose last batch may lack a row; one by one: with a pause after each step.
@@ -57,6 +59,11 @@ Made train_with(const Settings& settings, bool one_by_one) {
                                          3);
   const auto optimizer = std::make_shared<optim::Optimizer<float>>(model->count(), settings.rule);
   optimizer->set_segments({{7 * kFeatures, 0.01, 1e-3, settings.frozen, 0}, {model->count(), 0.02, 0, false, 1}});
+  if (settings.one_group) optimizer->set_segments({{model->count(), 0.01, 1e-3, false, 0}});
+  if (settings.clip_norm > 0) {
+    using Clip = optim::Clip<float>;
+    optimizer->set_clip(std::make_unique<Clip>(Clip::By::norm, settings.clip_norm, model->count()));
+  }
   std::shared_ptr<nn::Loss<float>> loss = std::make_shared<nn::CrossEntropyLoss<float>>(nn::Reduction::mean);
   if (!settings.classes) loss = std::make_shared<nn::MSELoss<float>>(nn::Reduction::mean);
   Session<float> session(DataParallelConfig{TeamConfig{1}},
@@ -105,6 +112,8 @@ BOOST_AUTO_TEST_CASE(they_have_the_bits_and_sums_of_one_after_another, *boost::u
       for (const bool frozen : {false, true})
         for (const bool classes : {false, true})
           for (const bool rates : {false, true}) table.push_back({batch, rule, frozen, classes, rates});
+  for (const bool rates : {false, true}) table.push_back({.rates = rates, .one_group = true});
+  table.push_back({.clip_norm = 0.1});
   for (const OnNonfinite what : {OnNonfinite::ignore, OnNonfinite::skip, OnNonfinite::stop})
     for (Index spoiled = 0; spoiled < kSteps; spoiled += 50)  // which comes anywhere in a window
       table.push_back({.on_nonfinite = what, .spoiled = spoiled});

@@ -1,0 +1,49 @@
+// Losses and outputs of more rows than are evaluated at a time are those of the rows one by one.
+#include "pdnn/engine/evaluator.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "pdnn/nn/layers/linear.hpp"
+#include "pdnn/nn/losses/cross_entropy.hpp"
+
+using namespace pdnn;
+using namespace pdnn::engine;
+
+BOOST_AUTO_TEST_SUITE(engine_evaluator)
+
+BOOST_AUTO_TEST_CASE(chunks_of_weighted_rows_add_up) {
+  constexpr Index kRows = 700, kInputs = 4, kClasses = 3;
+  const nn::Init init{nn::Init::Kind::uniform, 0.5};
+  const nn::Model<double> model(std::make_shared<nn::Network<double>>(std::vector<nn::LayerPtr<double>>{
+                                    std::make_shared<nn::Linear<double>>(kInputs, kClasses, true, init, init)}),
+                                3);
+  std::vector<double> x(kRows * kInputs), weights(kRows);
+  std::vector<std::int32_t> classes(kRows);
+  std::vector<Index> rows(kRows);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Rng(1).normal(i);
+  for (std::size_t r = 0; r < weights.size(); ++r) {
+    weights[r] = static_cast<double>(r % 4);
+    classes[r] = static_cast<std::int32_t>(r % kClasses);
+    rows[r] = static_cast<Index>(r);
+  }
+  const data::Source<double> source({x.data(), data::Samples::Format::float64, kRows, kInputs, {kInputs}},
+                                    {classes.data(), {}, weights.data()});
+  const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
+  for (const int threads : {1, 2}) {
+    Evaluator<double> evaluator(model, threads);
+    std::vector<double> together(kRows * kClasses), one(kClasses);
+    const Evaluation all = evaluator.loss(loss, source, rows, nullptr, together.data());
+    Evaluation sum;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const Evaluation own = evaluator.loss(loss, source, std::span(rows).subspan(r, 1), nullptr, one.data());
+      sum.sums += own.sums;
+      sum.weight += own.weight;
+      BOOST_TEST_REQUIRE(std::equal(one.begin(), one.end(), together.begin() + std::ssize(one) * rows[r]));
+    }
+    BOOST_TEST(all.weight == sum.weight);
+    BOOST_TEST(all.sums.correct == sum.sums.correct);
+    BOOST_TEST(all.sums.value == sum.sums.value, boost::test_tools::tolerance(1e-12));
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
