@@ -20,7 +20,7 @@ from time import thread_time
 import pdnn
 from checkpoints import BATCH, ROWS, digits
 from measure import count
-from pdnn import models, nn, optim
+from pdnn import fitting, models, nn, optim
 from pdnn.copies import Copies
 from pdnn.data import Dataset
 
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=count, default=9)
     parser.add_argument("--strategies", default="ddp,pipeline:2")
     arguments = parser.parse_args()
-    pdnn.fitting.Copies = Timed  # type: ignore[attr-defined]
+    fitting.Copies = Timed  # type: ignore[attr-defined]
     data = digits()
     print(f"{-(-ROWS // BATCH)} steps an epoch; seconds of a rank on a processor")
     print("| strategy | a copy every … steps | s an epoch | more | ms a copy | MB of two |")

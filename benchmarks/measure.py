@@ -293,7 +293,9 @@ def destination(text: str) -> str:
     """An option's file to write: that nothing can be written there is said before the work."""
     from pdnn.cli.values import output
 
-    return output(text)
+    if os.path.isfile(text) and not os.access(text, os.W_OK):  # it is written in place
+        raise ArgumentTypeError(f"{text}: nothing can be written there")
+    return text if os.path.isfile(text) else output(text)
 
 
 def add_options(

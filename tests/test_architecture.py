@@ -117,8 +117,8 @@ PYTHON_MAY_LOOK_AT = {
     "parallel": ["comm", "ddp", "exercises", "strategies"],
     "pdnn": [
         *("_core", "comm", "recording", "tensor", "nn", "models", "optim", "data", "datasets", "codec"),
-        *("strategies", "estimate", "trainer", "callbacks", "ddp", "exercises", "parallel", "launch"),
-        "deferred",
+        *("strategies", "estimate", "trainer", "callbacks", "checkpoint", "ddp", "exercises", "parallel"),
+        *("launch", "deferred"),
     ],
     "course": [
         *("_core", "comm", "nn", "models", "optim", "data", "datasets", "exercises", "strategies", "trainer"),
@@ -128,7 +128,8 @@ PYTHON_MAY_LOOK_AT = {
     "report": ["drawing", "files", "history", "progress", "sweep"],
     "cli": [
         *("_core", "comm", "files", "nn", "models", "optim", "data", "datasets", "strategies", "estimate"),
-        *("exercises", "launch", "course", "sweep", "report", "metrics", "checkpoint", "progress", "pdnn"),
+        *("exercises", "launch", "course", "sweep", "report", "metrics", "checkpoint", "progress", "history"),
+        "pdnn",
     ],
     "__main__": ["cli"],
 }

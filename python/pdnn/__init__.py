@@ -18,7 +18,7 @@ from pdnn.tensor import Tensor, cat
 from pdnn.trainer import Trainer
 
 if TYPE_CHECKING:
-    from pdnn import codec, datasets, ddp, estimate, parallel, strategies
+    from pdnn import checkpoint, codec, datasets, ddp, estimate, exercises, parallel, strategies
     from pdnn.launch import run
 
 __version__: str = _core.build_info()["version"]
@@ -30,6 +30,7 @@ __all__ = [
     "Trainer",
     "callbacks",
     "cat",
+    "checkpoint",
     "codec",
     "comm",
     "data",
@@ -56,10 +57,7 @@ def get_include() -> str:
     return str(Path(_core.__file__).with_name("include"))
 
 
-__getattr__, __dir__ = deferred(
-    __name__,
-    {
-        **dict.fromkeys(("codec", "datasets", "ddp", "estimate", "exercises", "parallel", "strategies"), ()),
-        "launch": ["run"],
-    },
-)
+_LATER = ("checkpoint", "codec", "datasets", "ddp", "estimate", "exercises", "parallel", "strategies")
+
+if not TYPE_CHECKING:  # for a type checker __getattr__ would have every name
+    __getattr__, __dir__ = deferred(__name__, {**dict.fromkeys(_LATER, ()), "launch": ["run"]})

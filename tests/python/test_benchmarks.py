@@ -56,7 +56,10 @@ def test_names_that_are_unknown_are_told(
 
 
 def test_options_that_no_run_can_end_well_with_are_told_before_it(
-    benchmark: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    benchmark: Callable[[str], ModuleType],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     step = benchmark("step")
     for option, text, words in [
@@ -69,6 +72,13 @@ def test_options_that_no_run_can_end_well_with_are_told_before_it(
             step.main([f"{option}={text}"])
         told = capsys.readouterr().err
         assert f"argument {option}: " in told and words in told
+    (tmp_path / "kept.json").write_text("{}")
+    measure = benchmark("measure")
+    assert measure.destination(str(tmp_path / "kept.json")) and (tmp_path / "kept.json").read_text() == "{}"
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(SystemExit):
+        step.main([f"--json={tmp_path / 'kept.json'}"])
+    assert "nothing can be written there" in capsys.readouterr().err
 
 
 def test_a_table_without_figures_says_why(benchmark: Callable[[str], ModuleType]) -> None:

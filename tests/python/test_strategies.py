@@ -28,6 +28,19 @@ from pdnn.strategies import (
     Team,
     TensorParallel,
 )
+from processes import Completed
+
+
+def test_strategies_are_those_of_the_last_import_after_one_that_was_interrupted(
+    run_python: Callable[..., Completed],
+) -> None:
+    code = """
+import sys, pdnn.strategies as s
+del sys.modules["pdnn.strategies.engines"]  # as a Ctrl-C within it leaves it
+import pdnn.strategies.engines as again
+print(type(s.parse("serial")) is again.Serial, s.specs().count('"serial"'))
+"""
+    assert run_python(["-c", code]).stdout == "True 1\n"
 
 
 class World:

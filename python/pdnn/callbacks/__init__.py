@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 __all__ = ["CSVLogger", "Callback", "EarlyStopping", "ModelCheckpoint", "ReduceLROnPlateau"]
 
 
-__getattr__, __dir__ = deferred(
-    __name__,
-    {
-        "base": ["Callback"],
-        "csv_logger": ["CSVLogger"],
-        "watching": ["EarlyStopping", "ModelCheckpoint", "ReduceLROnPlateau"],
-    },
-)
+if not TYPE_CHECKING:  # for a type checker __getattr__ would have every name
+    __getattr__, __dir__ = deferred(
+        __name__,
+        {
+            "base": ["Callback"],
+            "csv_logger": ["CSVLogger"],
+            "watching": ["EarlyStopping", "ModelCheckpoint", "ReduceLROnPlateau"],
+        },
+    )

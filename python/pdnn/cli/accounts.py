@@ -12,9 +12,10 @@ from pdnn.files.atomic import named
 if TYPE_CHECKING:
     import pdnn
     from pdnn.comm import Communicator
+    from pdnn.history import History
 
 
-def of_ranks(history: pdnn.History) -> str:
+def of_ranks(history: History) -> str:
     """What a step of a rank sent and where its time went: the mean over ranks and epochs."""
     ranks = [rank for epoch in history.ranks for rank in epoch]
     times = [rank for epoch in history.times for rank in epoch]
@@ -35,7 +36,7 @@ def of_ranks(history: pdnn.History) -> str:
     )
 
 
-def of_codec(history: pdnn.History) -> str:
+def of_codec(history: History) -> str:
     """Bytes and times of this rank's sums by a codec, over all epochs."""
     kept = [epoch for epoch in history.compression if epoch.get("sums")]
     total = {name: sum(epoch.get(name, 0.0) for epoch in kept) for name in kept[0]}
@@ -64,7 +65,7 @@ def of_arithmetic(trainer: pdnn.Trainer) -> str:
     return f"{leaves} leaves, {isa}{differs}"
 
 
-def tell(history: pdnn.History, trainer: pdnn.Trainer, world: Communicator, others: float) -> None:
+def tell(history: History, trainer: pdnn.Trainer, world: Communicator, others: float) -> None:
     """Prints what was estimated and measured, while other programs used that share of the cores' time."""
     if history.estimate is not None and history.history:
         seconds = median(history.history["seconds"])

@@ -39,7 +39,7 @@ from pdnn.nn.module import DTYPES
 from pdnn.progress import rounded
 
 if TYPE_CHECKING:
-    import pdnn
+    import pdnn.history
     from pdnn.data import Dataset, Subset
 
 MODEL = "mlp:784-256-10:sigmoid"
@@ -168,7 +168,7 @@ def _add_output(out: argparse._ArgumentGroup) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Trains; 0 if all went well."""
     _check(arguments)
-    import pdnn
+    import pdnn.history
 
     world = pdnn.world()
     if arguments.resume:
@@ -270,7 +270,7 @@ def _check_seed(arguments: argparse.Namespace) -> None:
 
 
 def _trainer(arguments: argparse.Namespace, train: Dataset | Subset, test: Dataset) -> pdnn.Trainer:
-    import pdnn
+    import pdnn.history
     from pdnn import Trainer, strategies
 
     rows = len(train)
@@ -329,9 +329,9 @@ def _fit(
     trainer: pdnn.Trainer,
     train: Dataset | Subset,
     held_out: Dataset | Subset | None,
-) -> pdnn.History:
+) -> pdnn.history.History:
     """The training itself; the time of a step is estimated as soon as the strategy is known."""
-    import pdnn
+    import pdnn.history
     from pdnn.data import PadCropFlip
 
     wanted = bool(arguments.json) or not arguments.quiet

@@ -64,4 +64,6 @@ _MOVED = moved(
     MeasuredClock="pdnn.estimate.MeasuredCompute",
 )
 
-__getattr__, __dir__ = deferred(__name__, _MODULES, _MOVED)
+
+if not TYPE_CHECKING:  # for a type checker __getattr__ would have every name
+    __getattr__, __dir__ = deferred(__name__, _MODULES, _MOVED)

@@ -47,10 +47,11 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = deferred(
-    __name__,
-    {
-        "lbfgs": ["LBFGS"],
-        "second_order": ["GaussNewton", "LevenbergMarquardt", "NaturalGradient", "SecondOrder"],
-    },
-)
+if not TYPE_CHECKING:  # for a type checker __getattr__ would have every name
+    __getattr__, __dir__ = deferred(
+        __name__,
+        {
+            "lbfgs": ["LBFGS"],
+            "second_order": ["GaussNewton", "LevenbergMarquardt", "NaturalGradient", "SecondOrder"],
+        },
+    )

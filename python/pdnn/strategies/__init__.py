@@ -44,7 +44,8 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = deferred(
-    __name__,
-    {"schedules": ["Schedule", "schedule", "schedule_of_passes"], "timeline": ["Timeline"]},
-)
+if not TYPE_CHECKING:  # for a type checker __getattr__ would have every name
+    __getattr__, __dir__ = deferred(
+        __name__,
+        {"schedules": ["Schedule", "schedule", "schedule_of_passes"], "timeline": ["Timeline"]},
+    )

@@ -83,7 +83,8 @@ class Strategy:
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         if cls.pattern:
-            KINDS.append(cls)
+            path = f"{cls.__module__}.{cls.__qualname__}"  # known before where Ctrl-C has ended its import
+            KINDS[:] = [kind for kind in KINDS if f"{kind.__module__}.{kind.__qualname__}" != path] + [cls]
 
     @classmethod
     def spelled(cls, match: re.Match[str]) -> Strategy:
