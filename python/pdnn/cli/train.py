@@ -168,7 +168,7 @@ def _add_output(out: argparse._ArgumentGroup) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Trains; 0 if all went well."""
     _check(arguments)
-    import pdnn.history
+    import pdnn
 
     world = pdnn.world()
     if arguments.resume:
@@ -270,7 +270,7 @@ def _check_seed(arguments: argparse.Namespace) -> None:
 
 
 def _trainer(arguments: argparse.Namespace, train: Dataset | Subset, test: Dataset) -> pdnn.Trainer:
-    import pdnn.history
+    import pdnn
     from pdnn import Trainer, strategies
 
     rows = len(train)
@@ -331,7 +331,7 @@ def _fit(
     held_out: Dataset | Subset | None,
 ) -> pdnn.history.History:
     """The training itself; the time of a step is estimated as soon as the strategy is known."""
-    import pdnn.history
+    import pdnn
     from pdnn.data import PadCropFlip
 
     wanted = bool(arguments.json) or not arguments.quiet
