@@ -256,7 +256,7 @@ def test_a_rank_that_fails_between_steps_releases_the_others(strategy: DataParal
     def train() -> None:
         if pdnn.world().rank == 0:
             # the second, where it looks only when the thread of rank 1 has ended
-            with pytest.raises(pdnn.CommunicationError, match="rank 1 left|another rank failed"):
+            with pytest.raises(pdnn.CommunicationError, match=r"rank 1 left|another rank failed"):
                 trained(strategy, callbacks=[callback])
         else:
             trained(strategy, callbacks=[callback])
