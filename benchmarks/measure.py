@@ -293,9 +293,11 @@ def destination(text: str) -> str:
     """An option's file to write: that nothing can be written there is said before the work."""
     from pdnn.cli.values import output
 
-    if os.path.isfile(text) and not os.access(text, os.W_OK):  # it is written in place
+    if not os.path.isfile(text):
+        return output(text)
+    if not os.access(text, os.W_OK):  # it is written in place
         raise ArgumentTypeError(f"{text}: nothing can be written there")
-    return text if os.path.isfile(text) else output(text)
+    return text
 
 
 def add_options(
