@@ -22,6 +22,7 @@ struct Plain {
   static constexpr bool kCopied = false;                  // read in place where that is as fast
   static constexpr int kWidest = kManyRegisters ? 4 : 2;  // a tile, in vectors
   static constexpr int kHighest = 0;                      // a tile, in rows: as its width allows
+  static constexpr bool kHalves = kVectorBytes == 64;     // a tile's last vector may be the lower half of one
   struct InUse {};                                        // while it lives, this thread may multiply them
   static PDNN_INLINE Vector<T> spread(const T* group) { return broadcast(*group); }
   static PDNN_INLINE Vector<T> multiply_add(Vector<T> a, Vector<T> b, Vector<T> sum) { return fma<T>(a, b, sum); }
@@ -95,6 +96,7 @@ struct Pairs : Plain<float> {
   using InTile = Pairs;
   static constexpr Index kGroup = 2;
   static constexpr bool kCopied = true;
+  static constexpr bool kHalves = false;  // g++ 12 breaks down over them
 #ifdef PDNN_NEON
   static PDNN_INLINE Vector<float> spread(const float* group) { return vld1q_dup_f32(group); }
   static PDNN_INLINE Vector<float> multiply_add(Vector<float> a, Vector<float> b, Vector<float> sum) {

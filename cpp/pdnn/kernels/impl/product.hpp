@@ -207,6 +207,7 @@ void multiply_block(const Product<T>& p, const Block& block, const Finish<T>& fi
                                          along ? width : kAhead * b.stride, c.data, c.stride, c.data, c.stride}};
           if (copy_a) tile.a = a_copy, tile.row_step = most_depth, tile.depth_step = 1;
           if (copy_a && columns_of_a) tile.row_step = 1, tile.depth_step = columns;
+          tile.half = Operands::kHalves && width - cols >= kLanes<T> / 2;
           if (copy_all || cols < width) {
             T* const strip = b_copy + (along ? 0 : j - col) * most_depth;
             if (row == 0 && p.b_transposed) transpose_strip<Operands, width>(p.b, j, {k, k + depth}, cols, strip);

@@ -23,6 +23,7 @@ struct Tile {
   Index c_stride;
   const char* far = nullptr;  // what is fetched into the second-level cache, existing or not
   Index far_step = 0;         // bytes of it for each place along the depth
+  bool half = false;          // of the last vector only the lower half is wanted
   bool descend = false;       // with adjacent rows: plain gradient descent on c, c −= lr (sum + l2 c)
   T lr = 0, l2 = 0;
 };
@@ -87,16 +88,19 @@ PDNN_INLINE void fetch_sums(const Tile<T>& tile) {
   }
 }
 
-template <class Operands, int vectors, int rows, bool adjacent_rows>
+template <class Operands, int vectors, int rows, bool adjacent_rows, bool half>
 __attribute__((noinline)) void multiply_tile(const Tile<typename Operands::Value>& tile) {
   using T = typename Operands::Value;
   constexpr Index n = kLanes<T>;
+  constexpr int last = half ? vectors - 1 : vectors;
   Vector<T> sum[rows][vectors];
+  [[maybe_unused]] HalfVector<T> half_sum[rows];  // of the last vector
   const T* start = tile.start;
   PDNN_UNROLL for (int r = 0; r < rows; ++r) {
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] =
         start ? load(start + r * tile.start_stride + v * n) : Vector<T>{};
   }
+  if constexpr (half) PDNN_UNROLL for (int r = 0; r < rows; ++r) half_sum[r] = lower(sum[r][last]);
   if constexpr (adjacent_rows) fetch_sums<T, vectors, rows>(tile);
   const Index row_step = adjacent_rows ? 1 : tile.row_step;
   const T *a = tile.a, *b = tile.b;
@@ -112,7 +116,8 @@ __attribute__((noinline)) void multiply_tile(const Tile<typename Operands::Value
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
     PDNN_UNROLL for (int r = 0; r < rows; ++r) {
       const Vector<T> x = Operands::spread(pointers ? row_of_a[r]++ : a + r * row_step);
-      PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = Operands::multiply_add(x, row[v], sum[r][v]);
+      PDNN_UNROLL for (int v = 0; v < last; ++v) sum[r][v] = Operands::multiply_add(x, row[v], sum[r][v]);
+      if constexpr (half) half_sum[r] = fmadd(lower(x), lower(row[last]), half_sum[r]);
     }
     if constexpr (!adjacent_rows && !Operands::kCopied)
       PDNN_UNROLL for (int v = 0; v < vectors; v += kVectorsOfLine) __builtin_prefetch(b + ahead + v * n);
@@ -123,6 +128,7 @@ __attribute__((noinline)) void multiply_tile(const Tile<typename Operands::Value
     a += tile.depth_step;
     b += tile.b_stride;
   }
+  if constexpr (half) PDNN_UNROLL for (int r = 0; r < rows; ++r) sum[r][last] = whole(half_sum[r]);
   put_sums<T, vectors, rows, adjacent_rows>(tile, sum);
 }
 
@@ -182,9 +188,11 @@ template <class AnyTile>
 using TileKernel = void (*)(const AnyTile&);
 
 template <class Operands, int vectors, bool adjacent_rows, class T, int... rows>
-TileKernel<Tile<T>> tile_kernel_of(Index height, std::integer_sequence<int, rows...>) {
-  static constexpr TileKernel<Tile<T>> kernels[] = {multiply_tile<Operands, vectors, rows + 1, adjacent_rows>...};
-  return kernels[height - 1];
+TileKernel<Tile<T>> tile_kernel_of(Index height, bool half, std::integer_sequence<int, rows...>) {
+  static constexpr TileKernel<Tile<T>> kernels[][sizeof...(rows)] = {
+      {multiply_tile<Operands, vectors, rows + 1, adjacent_rows, false>...},
+      {multiply_tile<Operands, vectors, rows + 1, adjacent_rows, Operands::kHalves>...}};
+  return kernels[half][height - 1];
 }
 template <class Operands, int vectors, class T, int... rows>
 TileKernel<LeafTile<T>> leaves_kernel_of(Index height, std::integer_sequence<int, rows...>) {
@@ -209,7 +217,7 @@ PDNN_INLINE void multiply_rows(const Tile<T>& tile, Index height) {
     Operands::template multiply<vectors>(tile, height);
   } else {
     constexpr auto heights = std::make_integer_sequence<int, kMostRows<Operands, vectors>>{};
-    tile_kernel_of<Operands, vectors, adjacent_rows, T>(height, heights)(tile);
+    tile_kernel_of<Operands, vectors, adjacent_rows, T>(height, tile.half, heights)(tile);
   }
 }
 template <class Operands, int vectors, bool adjacent_rows, class T>

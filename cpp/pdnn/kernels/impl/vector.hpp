@@ -268,6 +268,35 @@ PDNN_INLINE Vector<T> sqrt(Vector<T> x) {
   return sqrt(x);  // of one type, above
 }
 
+// ---- the lower half of a vector. Some processors make two instructions of one for 64 bytes
+
+#if PDNN_VECTOR_BYTES == 64
+template <class T>
+struct HalfOf {
+  typedef T Type __attribute__((vector_size(PDNN_VECTOR_BYTES / 2)));
+};
+template <class T>
+using HalfVector = typename HalfOf<T>::Type;
+PDNN_INLINE HalfVector<float> lower(Vector<float> x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7); }
+PDNN_INLINE HalfVector<double> lower(Vector<double> x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3); }
+/// With zeros behind it.
+PDNN_INLINE Vector<float> whole(HalfVector<float> x) {
+  return __builtin_shufflevector(x, HalfVector<float>{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+PDNN_INLINE Vector<double> whole(HalfVector<double> x) {
+  return __builtin_shufflevector(x, HalfVector<double>{}, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+PDNN_INLINE HalfVector<float> fmadd(HalfVector<float> a, HalfVector<float> b, HalfVector<float> c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+PDNN_INLINE HalfVector<double> fmadd(HalfVector<double> a, HalfVector<double> b, HalfVector<double> c) {
+  return _mm256_fmadd_pd(a, b, c);
+}
+#else
+template <class T>
+using HalfVector = Vector<T>;
+#endif
+
 // ---- across lanes
 
 template <class T, Integer<T>... lane>
