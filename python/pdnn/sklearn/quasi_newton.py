@@ -12,7 +12,7 @@ from pdnn.nn.targets import prepare_rows
 from pdnn.optim.inverse_hessian import dot
 from pdnn.sklearn.fitted import NOT_FINITE
 from pdnn.sklearn.minimizer import minimize
-from pdnn.sklearn.rows import Blocks, Table, dense
+from pdnn.sklearn.rows import Blocks, Table, check_range, converted, dense
 from pdnn.sklearn.stochastic import Stochastic
 from pdnn.store import Array
 
@@ -27,12 +27,14 @@ class QuasiNewton(Stochastic):
         smoothed, dtype = self._smoothed(table.targets), array_dtype(model.dtype)
         targets, weights = prepare_rows("fit", smoothed, table.weight, criterion, self.n_outputs_, dtype)
         loss_of_rows = criterion.build(core_for(model.dtype))
+        check_range(table.x, np.dtype(dtype))
+        samples = converted(table.x, np.dtype(dtype))
         decay = np.zeros(flat.size)
         for name, values in model.split(decay).items():
             values[...] = self._scale * self.alpha * name.endswith("weight")
 
         def part(block: slice) -> tuple[float, Array]:
-            x = dense(table.x, block, model.dtype)
+            x = dense(table.x, block, model.dtype) if samples is None else samples[block]
             weight = None if weights is None else weights[block]
             return model.core.gradient(x, targets[block], loss_of_rows, False, 0, None, weight)
 

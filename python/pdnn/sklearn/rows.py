@@ -107,11 +107,7 @@ class Feed:
         check_range(x, self._dtype)
         self.source = source_of("fit", Dataset(x, targets, weight=weight), model, loss, None)
         samples = self.source.arrays[0]
-        self._settled = (
-            is_sparse(samples)
-            or samples.dtype == self._dtype
-            or samples.size * self._dtype.itemsize > CONVERTED_BYTES
-        )
+        self._settled = is_sparse(samples) or samples.dtype == self._dtype
         self.source.rows = rows
         self._step, self.whole = step, len(rows) % step == 0
 
@@ -121,10 +117,9 @@ class Feed:
         if self._settled or self._epochs < FEW:
             return
         self._settled = True
-        samples, targets, scale, shift, weight = self.source.arrays
-        try:
-            samples = np.ascontiguousarray(samples, self._dtype)
-        except MemoryError:
+        given, targets, scale, shift, weight = self.source.arrays
+        samples = converted(given, self._dtype)
+        if samples is None:
             return  # each batch is converted as before
         self.source.arrays = samples, targets, scale, shift, weight
         self.source.core = core_source(self._dtype.name, *self.source.arrays)
@@ -133,6 +128,19 @@ class Feed:
         """The rows of an epoch: those of full steps, and what is left of them."""
         full = len(order) - len(order) % self._step
         return [part for part in (order[:full], order[full:]) if len(part)]
+
+
+def converted(x: Any, dtype: np.dtype[Any]) -> Array | None:
+    """A dense table, all of it in this dtype; None if it is sparse, or there is no room for a copy."""
+    if is_sparse(x):
+        return None
+    as_it_is = x.dtype == dtype and x.flags.c_contiguous
+    if not as_it_is and x.size * dtype.itemsize > CONVERTED_BYTES:
+        return None
+    try:
+        return np.ascontiguousarray(x, dtype)
+    except MemoryError:
+        return None
 
 
 def dense(x: Any, rows: slice, dtype: str) -> Array:
