@@ -6,10 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "pdnn/nn/layers/linear.hpp"
-#include "pdnn/nn/losses/cross_entropy.hpp"
-#include "pdnn/optim/optimizer.hpp"
 #include "ranks.hpp"
+#include "reduce/linear_step.hpp"
 
 using namespace pdnn;
 using namespace pdnn::data;
@@ -25,25 +23,15 @@ namespace {
 std::vector<std::vector<Index>> bytes_sent(const std::optional<Compression>& compression, Index leaves,
                                            Index bucket_bytes, const std::vector<Range>& slices) {
   return tests::on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
-    const nn::Init init{nn::Init::Kind::uniform, 0.5};
-    const std::vector<nn::LayerPtr<double>> layers{std::make_shared<nn::Linear<double>>(10, 20, true, init, init),
-                                                   std::make_shared<nn::Linear<double>>(20, 5, true, init, init)};
-    nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
-    const auto network = model.bound({10});
-    const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
-    optim::Optimizer<double> sgd(model.count(), kernels::Sgd{});
-    sgd.set_segments({{model.count(), 0.1, 0, false}});
-    const Job<double> job{model, *network, loss, {10}};
-    TeamEngine<double> engine(job, 1, 4);
-    PhaseTimer timer;
-    BucketedReducer<double> reducer({job, sgd, engine, timer, leaves}, comm, bucket_bytes, compression);
+    tests::LinearStep step({10, 20, 5});
+    BucketedReducer<double> reducer(step.in_leaves(leaves), comm, bucket_bytes, compression);
     std::vector<Index> bytes;
     const Index before = comm->traffic().bytes;
     const auto count = [&] {
       const Index coded = (bytes.empty() ? 0 : bytes.back()) + reducer.take_stats().bytes;
       bytes.push_back(compression ? coded : comm->traffic().bytes - before);
     };
-    sgd.begin_step();
+    step.sgd.begin_step();
     if (reducer.begin_step(false).grad_ready != &reducer) throw std::logic_error("nobody would announce anything");
     for (const Range& slice : slices) {
       reducer(Member(), slice);
@@ -126,21 +114,12 @@ class Outside final : public codec::Outside {
 /// What a step of two ranks is told of the second one's wish to stop, or of its NaN.
 std::vector<StepSums> told(const std::optional<Compression>& compression, Index leaves, bool stop, bool spoiled) {
   return tests::on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
-    const nn::Init init{nn::Init::Kind::uniform, 0.5};
-    const std::vector<nn::LayerPtr<double>> layers{std::make_shared<nn::Linear<double>>(4, 3, true, init, init)};
-    nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
-    const auto network = model.bound({4});
-    const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
-    optim::Optimizer<double> sgd(model.count(), kernels::Sgd{});
-    sgd.set_segments({{model.count(), 0.1, 0, false}});
-    const Job<double> job{model, *network, loss, {4}};
-    TeamEngine<double> engine(job, 1, 4);
-    PhaseTimer timer;
-    BucketedReducer<double> reducer({job, sgd, engine, timer, leaves}, comm, 0, compression);
-    sgd.begin_step();
+    tests::LinearStep step({4, 3});
+    BucketedReducer<double> reducer(step.in_leaves(leaves), comm, 0, compression);
+    step.sgd.begin_step();
     reducer.begin_step(false);
-    std::ranges::fill(model.grads->span(), 1.0);
-    if (spoiled && comm->rank() == 1) model.grads->data()[2] = std::nan("");
+    std::ranges::fill(step.model.grads->span(), 1.0);
+    if (spoiled && comm->rank() == 1) step.model.grads->data()[2] = std::nan("");
     return reducer.finish_step({{}, 0, stop && comm->rank() == 1});
   });
 }

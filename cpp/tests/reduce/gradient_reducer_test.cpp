@@ -6,11 +6,10 @@
 #include <cmath>
 
 #include "pdnn/nn/layers/embedding.hpp"
-#include "pdnn/nn/layers/linear.hpp"
-#include "pdnn/nn/losses/cross_entropy.hpp"
 #include "pdnn/nn/losses/elementwise.hpp"
 #include "pdnn/reduce/bucketed_reducer.hpp"
 #include "ranks.hpp"
+#include "reduce/linear_step.hpp"
 
 using namespace pdnn;
 using namespace pdnn::data;
@@ -21,34 +20,17 @@ BOOST_AUTO_TEST_SUITE(gradient_reducer)
 
 namespace {
 
-constexpr nn::Init kInit{nn::Init::Kind::uniform, 0.5};
-
-template <class T>
-std::shared_ptr<nn::Network<T>> linear(Index inputs, Index outputs) {
-  return std::make_shared<nn::Network<T>>(
-      std::vector<nn::LayerPtr<T>>{std::make_shared<nn::Linear<T>>(inputs, outputs, true, kInit, kInit)});
-}
-
-/// Calls use(reducer, whether it sends messages) with what such options make on a rank.
-template <class Use>
-auto with_reducer(const std::shared_ptr<comm::Communicator>& comm, const ReducerOptions& options, Index leaves,
-                  Use use) {
-  nn::Model<double> model(linear<double>(4, 3), 3);
-  const auto network = model.bound({4});
-  const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
-  optim::Optimizer<double> sgd(model.count(), kernels::Sgd{});
-  sgd.set_segments({{model.count(), 0.1, 0, false}});
-  const Job<double> job{model, *network, loss, {4}};
-  TeamEngine<double> engine(job, 1, 4);
-  PhaseTimer timer;
-  const auto reducer = make_gradient_reducer<double>({job, sgd, engine, timer, leaves}, comm, options);
-  return use(dynamic_cast<BucketedReducer<double>*>(reducer.get()) != nullptr);
+/// Whether what such options make on a rank sends messages.
+bool sends(const std::shared_ptr<comm::Communicator>& comm, const ReducerOptions& options, Index leaves) {
+  tests::LinearStep step({4, 3});
+  const auto reducer = make_gradient_reducer<double>(step.in_leaves(leaves), comm, options);
+  return dynamic_cast<BucketedReducer<double>*>(reducer.get()) != nullptr;
 }
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_tail_of_floats_has_losses_of_either_sign_beyond_them) {
-  nn::Model<float> model(linear<float>(2, 1), 1);
+  nn::Model<float> model(tests::linear<float>({2, 1}), 1);
   const auto told = [&](double loss, bool stop) {
     write_tail(model, {{loss, 2}, 7, stop});
     return read_tail(model.grads->data() + model.count(), 7);
@@ -69,9 +51,10 @@ BOOST_AUTO_TEST_CASE(a_tail_of_floats_has_losses_of_either_sign_beyond_them) {
 
 BOOST_AUTO_TEST_CASE(a_step_that_a_layer_refuses_is_not_counted) {
   const std::vector<double> x{0, 5}, t{0, 0};  // a table of 3 rows has no row 5
-  nn::Model<double> model(std::make_shared<nn::Network<double>>(std::vector<nn::LayerPtr<double>>{
-                              std::make_shared<nn::Embedding<double>>(3, 1, kInit, std::nullopt)}),
-                          3);
+  nn::Model<double> model(
+      std::make_shared<nn::Network<double>>(std::vector<nn::LayerPtr<double>>{
+          std::make_shared<nn::Embedding<double>>(3, 1, nn::Init{nn::Init::Kind::uniform, 0.5}, std::nullopt)}),
+      3);
   const auto network = model.bound({1});
   const nn::MSELoss<double> loss(nn::Reduction::mean);
   optim::Optimizer<double> adam(model.count(), kernels::Adam{0.9, 0.99, 1e-8, false});
@@ -93,9 +76,8 @@ BOOST_AUTO_TEST_CASE(a_step_that_a_layer_refuses_is_not_counted) {
 
 BOOST_AUTO_TEST_CASE(bytes_of_a_bucket_ask_for_messages) {
   for (int round = 0; round < 5; ++round)  // of two that are measured either may be faster
-    for (const bool messages : tests::on_ranks(2, [](const std::shared_ptr<comm::Communicator>& comm) {
-           return with_reducer(comm, {.bucket_bytes = 64}, 0, std::identity());
-         }))
+    for (const bool messages : tests::on_ranks(
+             2, [](const std::shared_ptr<comm::Communicator>& comm) { return sends(comm, {.bucket_bytes = 64}, 0); }))
       BOOST_TEST(messages);
 }
 
@@ -104,7 +86,7 @@ BOOST_AUTO_TEST_CASE(a_batch_in_leaves_is_shared_by_all_ranks_or_sent) {
   const auto on_machines = [](int machines, Memory memory) {
     return tests::on_ranks(4, [&](const std::shared_ptr<comm::Communicator>& comm) {
       const auto machine = comm->split(comm->rank() % machines, comm->rank());
-      return with_reducer(comm, {.memory = memory, .machine = machine}, 4, std::identity());
+      return sends(comm, {.memory = memory, .machine = machine}, 4);
     });
   };
   for (const bool messages : on_machines(1, Memory::shared)) BOOST_TEST(!messages);

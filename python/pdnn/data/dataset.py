@@ -221,8 +221,7 @@ class Subset:
     """
 
     def __init__(self, dataset: Dataset | Subset, indices: npt.ArrayLike) -> None:
-        if not isinstance(dataset, (Dataset, Subset)):
-            raise TypeError(f"Subset: dataset is of type {kind_of(dataset)}, expected a Dataset or a Subset")
+        check_dataset("Subset", dataset)
         rows = row_numbers("Subset", indices, len(dataset))
         self.dataset: Dataset = dataset.dataset if isinstance(dataset, Subset) else dataset
         self.indices: Indices = dataset.indices[rows] if isinstance(dataset, Subset) else rows
@@ -276,3 +275,12 @@ def parts_of(data: Dataset | Subset) -> tuple[Dataset, Indices]:
     if isinstance(data, Subset):
         return data.dataset, data.indices
     return data, np.arange(len(data))
+
+
+def check_dataset(where: str, dataset: object, advice: str = "") -> None:
+    """Raises TypeError if it is neither a Dataset nor a Subset; the message begins with `where`."""
+    if not isinstance(dataset, (Dataset, Subset)):
+        raise TypeError(
+            f"{where}: dataset is of type {kind_of(dataset)}, expected a Dataset or a Subset; wrap arrays as "
+            f"Dataset(x, y){advice}"
+        )

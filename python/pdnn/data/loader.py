@@ -9,11 +9,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import flag, integer, kind_of
+from pdnn.checks import flag, integer
 from pdnn.data.batches import cut
 from pdnn.data.blocks import Ahead, BlockStream, blocks_of
 from pdnn.data.checks import Indices, check_dtype, row_numbers
-from pdnn.data.dataset import Dataset, Subset, parts_of
+from pdnn.data.dataset import Dataset, Subset, check_dataset, parts_of
 from pdnn.data.images import PadCropFlip, check_augment
 from pdnn.data.samplers import BatchSampler, Sampler, tell_epoch
 from pdnn.tensor import Values
@@ -77,11 +77,8 @@ class DataLoader:
         batch_sampler: Batches | None = None,
         augment: PadCropFlip | None = None,
     ) -> None:
-        if not isinstance(dataset, (Dataset, Subset, BlockStream)):
-            raise TypeError(
-                f"DataLoader: dataset is of type {kind_of(dataset)}, expected a Dataset or a Subset; "
-                f"wrap arrays as Dataset(x, y){blocks_of(dataset)}"
-            )
+        if not isinstance(dataset, BlockStream):
+            check_dataset("DataLoader", dataset, blocks_of(dataset))
         batch_size = integer(self, "batch_size", batch_size, 1)
         for name, given in (("sampler", sampler), ("batch_sampler", batch_sampler)):
             if isinstance(given, Iterator) or not (given is None or isinstance(given, Iterable)):

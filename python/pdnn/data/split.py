@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import integer, kind_of, number
-from pdnn.data.dataset import Dataset, Subset
+from pdnn.checks import integer, number
+from pdnn.data.dataset import Dataset, Subset, check_dataset
 
 
 def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 0) -> tuple[Subset, Subset]:
@@ -36,11 +36,7 @@ def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 
         If `dataset` is none, `test` is no share, or the seed no such integer.
     """
     check_draw("train_test_split", test, seed)
-    if not isinstance(dataset, Dataset | Subset):
-        raise TypeError(
-            f"train_test_split: dataset is of type {kind_of(dataset)}, expected a Dataset or a Subset; wrap "
-            "arrays as Dataset(x, y)"
-        )
+    check_dataset("train_test_split", dataset)
     order, held_out = drawn(len(dataset), test, seed)
     return Subset(dataset, order[held_out:]), Subset(dataset, order[:held_out])
 
