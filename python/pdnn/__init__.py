@@ -59,5 +59,5 @@ def get_include() -> str:
 
 _LATER = ("checkpoint", "codec", "datasets", "ddp", "estimate", "exercises", "parallel", "strategies")
 
-if not TYPE_CHECKING:  # for a type checker __getattr__ would have every name
+if not TYPE_CHECKING:
     __getattr__, __dir__ = deferred(__name__, {**dict.fromkeys(_LATER, ()), "launch": ["run"]})

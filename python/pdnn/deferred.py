@@ -13,6 +13,8 @@ def deferred(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A package's `__getattr__` and `__dir__`; the latter offers these names and `__all__` to completion.
 
+    A package defines them ``if not TYPE_CHECKING``: for a type checker `__getattr__` would have every name.
+
     Parameters
     ----------
     package : str

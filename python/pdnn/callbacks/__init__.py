@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["CSVLogger", "Callback", "EarlyStopping", "ModelCheckpoint", "ReduceLROnPlateau"]
 
 
-if not TYPE_CHECKING:  # for a type checker __getattr__ would have every name
+if not TYPE_CHECKING:
     __getattr__, __dir__ = deferred(
         __name__,
         {

@@ -65,5 +65,5 @@ _MOVED = moved(
 )
 
 
-if not TYPE_CHECKING:  # for a type checker __getattr__ would have every name
+if not TYPE_CHECKING:
     __getattr__, __dir__ = deferred(__name__, _MODULES, _MOVED)

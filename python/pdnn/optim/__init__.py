@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # for a type checker __getattr__ would have every name
+if not TYPE_CHECKING:
     __getattr__, __dir__ = deferred(
         __name__,
         {

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # for a type checker __getattr__ would have every name
+if not TYPE_CHECKING:
     __getattr__, __dir__ = deferred(
         __name__,
         {"schedules": ["Schedule", "schedule", "schedule_of_passes"], "timeline": ["Timeline"]},
