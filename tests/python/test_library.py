@@ -329,6 +329,21 @@ def test_pkg_config_names_what_a_program_needs(
     assert "400 of 400 right" in said
 
 
+def test_a_compiler_that_is_too_old_is_told_with_what_to_do(root: Path, tmp_path: Path) -> None:
+    if shutil.which("cmake") is None or shutil.which("g++") is None:
+        pytest.skip("no cmake or no g++ here")
+    older = tmp_path / "g++"
+    older.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} -U__GNUC__ -D__GNUC__=11 "$@"\n')
+    older.chmod(0o755)
+    compiler = f"-DCMAKE_CXX_COMPILER={older}"
+    configure = ["cmake", "-S", root, "-B", tmp_path / "build", compiler, "-DPDNN_BINDINGS=OFF"]
+    done = run(configure, timeout=60, check=False)
+    assert done.returncode
+    told = " ".join(done.stdout.split())
+    assert "is g++ 11." in told
+    assert "name g++ 12 or newer, or clang 15 or newer: CXX=g++-12 pip install ." in told
+
+
 def test_eigen_is_found_where_pip_puts_it_and_no_command_names_it(root: Path, tmp_path: Path) -> None:
     pytest.importorskip("cmeel")
     if shutil.which("cmake") is None:

@@ -11,7 +11,7 @@ import pytest
 
 import pdnn
 from data_root import real_data
-from pdnn import nn
+from pdnn import nn, optim
 from pdnn.comm import SELF
 from pdnn.data import Dataset
 from processes import Completed
@@ -91,6 +91,32 @@ def test_the_trainer_does_the_same_job(once: bool) -> None:
     costs = job.train_by_pdnn(data, thetas, iterations=20, learning_rate=2.0, once=once)
     np.testing.assert_allclose(run.costs, costs, rtol=0, atol=1e-12)
     assert run.costs[-1] < run.costs[0]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_rows_that_are_sent_once_lie_as_before_when_a_training_goes_on(ranks: int, tmp_path: Path) -> None:
+    """Dropout's masks tell where they lie."""
+    rows = Dataset(np.random.RandomState(2).rand(41, 8), np.arange(41) % 3)
+
+    def trained(*epochs: int, **settings: object) -> job.Array:
+        layers = nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3)
+        model = nn.Sequential(*layers, dtype="float64", seed=1)
+        sgd = optim.SGD(model.parameters(), 0.1)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="scatter-gather:once")
+        for count in epochs:
+            trainer.fit(rows, count, len(rows), verbose=False, **settings)
+        return model.flat_parameters.copy()
+
+    def resumed() -> job.Array:
+        trained(2, checkpoint=tmp_path / "run")
+        return trained(4, checkpoint=tmp_path / "run", resume=True)
+
+    def parts() -> list[job.Array]:
+        return [trained(4), trained(2, 2), resumed()]
+
+    for whole, *others in pdnn.run(parts, ranks=ranks, backend="threads"):
+        for other in others:
+            np.testing.assert_array_equal(whole, other)
 
 
 def test_the_gradient_is_that_of_the_library() -> None:

@@ -1,5 +1,6 @@
 #include "pdnn/strategy/scatter_gather.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "pdnn/kernels/table.hpp"
@@ -92,7 +93,12 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Step& step) {
   Step own = step.shard({comm_->rank(), comm_->size()});
   if (!once_ || !scattered_) {
     const auto timed = timer_.time(&Phases::scatter);
-    scatter(source, step.rows);
+    std::vector<Index> in_order;
+    if (once_) {  // then it does not matter which epoch is the first one here
+      in_order.assign(step.rows.begin(), step.rows.end());
+      std::ranges::sort(in_order);
+    }
+    scatter(source, once_ ? in_order : step.rows);
   }
   scattered_ = true;
 

@@ -6,7 +6,8 @@ namespace pdnn::strategy {
 
 /// A step: the root scatters the rows of the batch, every rank makes the gradient of its rows, the root gathers the
 /// gradients, adds them in the order of ranks, updates, and broadcasts the parameters. With `once` the rows travel in
-/// the first step only, for when every step takes the same batch. Only the root reads the source.
+/// the first step only, in the order of the source, for when every step takes the same batch. Only the root reads the
+/// source.
 template <class T>
 class ScatterGather : public SynchronousStrategy<T> {
  public:

@@ -32,7 +32,8 @@ class ModelAveraging(Strategy):
     An update is one rank's, from `batch_size` rows: a step deals ranks × `batch_size` rows of the epoch, in
     shares that differ by at most one; a rank may get none of the last ones and then makes no update. The
     average weighs parameters and buffers (running statistics) by the rows that each rank has trained on since
-    the last one. The optimizer's state (momentum) is not averaged: it stays each rank's own.
+    the last one, or by what these count in the loss if rows or classes have weights. The optimizer's state
+    (momentum) is not averaged: it stays each rank's own.
 
     `fit` ends with an average, so every rank then holds the same model. Validation and callbacks in between
     see the average of the models so far; the ranks continue with their own models.

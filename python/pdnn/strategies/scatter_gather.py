@@ -19,8 +19,8 @@ class ScatterGather(Strategy):
     Parameters
     ----------
     once : bool
-        Scatter the rows in the first step only; every batch must then be the whole data set, in the order of
-        the first epoch.
+        Scatter the rows in the first step only, in the order of the data set; every batch must then be all
+        of it.
     """
 
     once: bool = False
