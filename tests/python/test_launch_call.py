@@ -1,0 +1,52 @@
+"""`pdnn.run` without its ranks: what has to be installed, and which of several errors is raised."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pdnn
+from pdnn.launch import call
+
+
+@pytest.mark.parametrize("missing", ["cloudpickle", "mpi4py"])
+def test_what_ranks_need_is_said_before_they_start(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(call, "find_spec", lambda name: None if name == missing else find_spec(name))
+    monkeypatch.delenv("OMPI_COMM_WORLD_SIZE", raising=False)
+    with pytest.raises(ImportError, match=f"run: ranks need {missing}; pip install {missing}"):
+        pdnn.run(print, ranks=1)
+
+
+LOST = pdnn.CommunicationError("rank 1 is gone")
+LATER_LOST = pdnn.CommunicationError("rank 2 is gone")
+
+
+@pytest.mark.parametrize(
+    ("errors", "first"),
+    [
+        ({2: KeyError("cause"), 0: ValueError("later")}, 2),
+        ({0: KeyError("cause"), 2: ValueError("later")}, 0),
+        ({0: LOST, 1: KeyError("cause"), 2: ValueError("later")}, 1),
+        ({2: LOST, 1: KeyError("cause")}, 1),
+        ({1: KeyError("cause"), 0: LOST}, 1),
+        ({1: LOST, 0: LATER_LOST}, 1),
+    ],
+)
+def test_the_first_error_is_raised_that_is_no_consequence(
+    tmp_path: Path, errors: dict[int, Exception], first: int
+) -> None:
+    for when, (rank, error) in enumerate(errors.items()):
+        told: Any = (rank, repr(error), f"the traceback of rank {rank}", pickle.dumps(error))
+        path = tmp_path / f"error-{rank}"
+        path.write_bytes(pickle.dumps(told))
+        os.utime(path, (1e9 + when, 1e9 + when))
+    with pytest.raises(type(errors[first])) as raised:
+        call._raise_first_error(tmp_path)
+    assert str(raised.value) == str(errors[first])
+    assert str(raised.value.__cause__) == f"on rank {first}:\nthe traceback of rank {first}"
