@@ -61,6 +61,7 @@ def test_crowded_ranks_are_not_bound_and_are_warned_of() -> None:
     for job in (plan(["train.py"], 9, OPEN_MPI), plan(["train.py"], 4, OPEN_MPI, threads=3)):
         assert bound_to(job) == 0
         assert "share 8 cores" in job.warnings[0]
+    assert not plan(["train.py"], 8, OPEN_MPI).warnings, "a core for each"
     assert bound_to(plan(["train.py"], 2, OPEN_MPI, bind=False)) == 0
 
 
@@ -79,7 +80,7 @@ def test_quick_start_is_for_one_machine(monkeypatch: pytest.MonkeyPatch) -> None
     assert "OMPI_MCA_btl" not in plan(["train.py"], 2, OPEN_MPI).environment
 
 
-@pytest.mark.parametrize(("lines", "one"), [("n01\nn01\n", True), ("n01 4 q\nn02 4 q\n", False)])
+@pytest.mark.parametrize(("lines", "one"), [("n01\n\nn01\n", True), ("n01 4 q\nn02 4 q\n", False)])
 @pytest.mark.parametrize("name", ["PBS_NODEFILE", "PE_HOSTFILE", "LSB_DJOB_HOSTFILE"])
 def test_a_batch_system_may_give_one_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, lines: str, one: bool
@@ -159,8 +160,9 @@ def test_spares_are_started_beside_the_ranks() -> None:
     assert bound_to(job) == 2
     assert bound_to(plan(["train.py"], 4, OPEN_MPI, elastic=True, spares=1)) == 0, "not enough for five"
     assert "PDNN_SPARES" not in plan(["train.py"], 3, OPEN_MPI).environment
-    with pytest.raises(ValueError, match=r"1 spares; they need elastic=True"):
-        plan(["train.py"], 3, OPEN_MPI, spares=1)
+    for spares, elastic in [(1, False), (-1, True)]:
+        with pytest.raises(ValueError, match=f"{spares} spares; they need elastic=True.*, and are 0 or more"):
+            plan(["train.py"], 3, OPEN_MPI, elastic=elastic, spares=spares)
 
 
 def test_a_job_without_a_home_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,6 +171,21 @@ def test_a_job_without_a_home_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.path.isdir(plan(["x.py"], 2, OPEN_MPI).environment["HOME"])
     monkeypatch.setenv("HOME", "/home/own")
     assert "HOME" not in plan(["x.py"], 2, OPEN_MPI).environment
+
+
+def test_lines_of_ranks_are_not_kept_back_unless_the_user_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    assert plan(["x.py"], 2, OPEN_MPI).environment["PYTHONUNBUFFERED"] == "1"
+    monkeypatch.setenv("PYTHONUNBUFFERED", "")
+    assert "PYTHONUNBUFFERED" not in plan(["x.py"], 2, OPEN_MPI).environment
+
+
+def test_root_alone_is_allowed_to_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open MPI refuses without; as any other user a job has no such leave."""
+    for user in (0, 1000):
+        monkeypatch.setattr("os.geteuid", lambda user=user: user)
+        found = [name for name in plan(["x.py"], 2, OPEN_MPI).environment if "RUN_AS_ROOT" in name]
+        assert len(found) == (0 if user else 2)
 
 
 def test_a_limit_of_open_files_is_said_with_ways_out(run_python: Callable[..., Completed]) -> None:
