@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from select import select
 
 import pytest
 
@@ -47,6 +48,15 @@ def test_a_job_and_its_folder_end_when_its_parent_is_killed(platform: str, tmp_p
     assert not folder.exists()
 
 
+def test_no_job_is_started_for_a_parent_that_has_died_already(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    words = [sys.executable, "-I", "-S", guard.__file__, "1", str(folder), "touch", str(tmp_path / "begun")]
+    child = subprocess.run(words, start_new_session=True, timeout=30)
+    assert child.returncode == 1
+    assert not folder.exists() and not (tmp_path / "begun").exists()
+
+
 def test_names_of_programs_need_not_be_text() -> None:
     """Linux keeps 15 bytes of a name, which may end within a letter."""
     name = Path("/proc/self/comm")
@@ -81,8 +91,124 @@ def test_nobody_of_a_session_is_left(processes: str, monkeypatch: pytest.MonkeyP
         assert time.monotonic() - begin < 30
 
 
+POLITE = """
+import signal, sys
+
+def end(*args):
+    sys.stdin.readline()
+    print("ended", flush=True)
+    sys.exit(7)
+
+signal.signal(signal.SIGTERM, end)
+print(flush=True)
+signal.pause()
+"""
+
+
+def test_ranks_have_time_to_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "_RANKS_GRACE", 30.0)
+    with subprocess.Popen(
+        [sys.executable, "-c", POLITE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as session:
+        assert session.stdin is not None and session.stdout is not None
+        stdin = session.stdin.fileno()
+        session.stdout.readline()
+        waited: list[float] = []
+
+        def wait(seconds: float) -> None:
+            if not waited:
+                os.write(stdin, b"end now\n")
+            waited.append(seconds)
+
+        monkeypatch.setattr("time.sleep", wait)
+        guard.end_session(session.pid)
+        assert session.stdout.read() == b"ended\n"
+        assert session.wait(30) == 7
+
+
+SPLIT = """
+import signal, sys
+
+def end(*args):
+    print("gun", flush=True)
+    sys.exit()
+
+signal.signal(signal.SIGTERM, end)
+sys.stdout.write("ready\\nbe")
+sys.stdout.flush()
+while True:
+    signal.pause()
+"""
+
+
+def test_a_line_that_is_begun_when_the_time_is_up_stays_whole() -> None:
+    lines: list[str] = []
+    with Job([sys.executable, "-c", SPLIT], dict(os.environ), 0, lambda *said: lines.append(said[2])) as job:
+        while not lines:
+            with pytest.raises(TimeoutError):
+                job.wait(0.1)
+        with pytest.raises(TimeoutError):
+            job.wait(0.1)
+    assert lines == ["ready\n", "begun\n"]
+
+
+def test_a_job_reads_no_standard_input() -> None:
+    lines: list[str] = []
+    reader, writer = os.pipe()
+    os.write(writer, b"a word")
+    os.close(writer)
+    own = os.dup(0)
+    os.dup2(reader, 0)
+    command = [sys.executable, "-c", "import sys; print(repr(sys.stdin.read()))"]
+    try:
+        with Job(command, dict(os.environ), 0, lambda *said: lines.append(said[2])) as job:
+            assert job.wait(60) == 0
+    finally:
+        os.dup2(own, 0)
+        os.close(own)
+        os.close(reader)
+    assert lines == ["''\n"]
+
+
+HURRIED = """
+import sys
+from pdnn.launch import guard
+guard.GRACE = 60.0
+sys.exit(guard.main(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+"""
+
+
+def test_mpiexec_is_asked_to_end_its_ranks(tmp_path: Path) -> None:
+    """Not only killed when its time is up."""
+    program = [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"]
+    words = [sys.executable, "-c", HURRIED, str(os.getpid()), str(tmp_path / "job"), *program]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.terminate()
+        try:
+            assert child.wait(30) == 128 + signal.SIGTERM
+        finally:
+            child.kill()
+
+
 def test_a_guard_that_a_signal_ends_has_the_code_of_a_shell() -> None:
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with Job(command, dict(os.environ), 1) as job:
         os.kill(job._process.pid, signal.SIGKILL)
         assert job.wait(10) == 128 + signal.SIGKILL
+
+
+def test_nothing_is_left_of_a_job_whose_guard_is_killed(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with Job(["sh", "-c", 'exec > "$0"; echo; exec sleep 60', str(pipe)], dict(os.environ), 1) as job:
+            assert select([reader], [], [], 30)[0] and os.read(reader, 9) == b"\n"
+            os.kill(job._process.pid, signal.SIGKILL)
+        assert select([reader], [], [], 30)[0] and os.read(reader, 9) == b"", (
+            "the one who could write is gone"
+        )
+    finally:
+        os.close(reader)
