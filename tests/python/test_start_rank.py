@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from pdnn.launch import start_rank
 from pdnn.launch.start_rank import Core, allowed_cores, main, share
+from processes import Completed
 
 # Two packages of two cores with two hardware threads each; as in Linux, CPUs n and n + 4 are one core.
 TWO_PACKAGES: list[Core] = [(cpu % 4 // 2, cpu % 4 % 2, cpu) for cpu in range(8)]
@@ -52,3 +59,20 @@ def test_a_rank_that_mpiexec_has_bound_keeps_its_cores(monkeypatch: pytest.Monke
         main(1, ["program"])
     assert len(taken) == 1 and taken[0] <= {4, 5}, "of two cores it takes one, of one alone none"
     assert begun == ["program"] * 2
+
+
+SPEAK = "import os, sys; print('PDNN_RANK_OUTPUT' in os.environ); print('a word', file=sys.stderr)"
+
+
+def test_a_rank_writes_into_its_own_pipes_and_its_children_do_not(
+    run_python: Callable[..., Completed], tmp_path: Path
+) -> None:
+    """A job that a rank starts would write into those of the first."""
+    for rank in range(2):
+        for name in ("stdout", "stderr"):
+            (tmp_path / f"{rank}.{name}").touch()
+    env = {"PDNN_RANK_OUTPUT": str(tmp_path), "PMI_RANK": "1", "OMPI_COMM_WORLD_RANK": None}
+    said = run_python([start_rank.__file__, "0", sys.executable, "-c", SPEAK], env=env)
+    assert not said.stdout
+    written = {name: (tmp_path / name).read_text() for name in os.listdir(tmp_path)}
+    assert written == {"0.stdout": "", "0.stderr": "", "1.stdout": "False\n", "1.stderr": "a word\n"}
