@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,10 +129,44 @@ def test_no_command_is_an_error_that_lists_them(capsys: pytest.CaptureFixture[st
         (["-n", "0", "train.py"], "'0' is not a whole number of at least 1"),
         (["-n", "2", "--timeout", "soon", "train.py"], "'soon' is not a number"),
         (["-n", "2", "--threads", "1.5", "train.py"], "'1.5' is not a whole number"),
+        (["-n", "2", "--spares", "1", "train.py"], "--spares needs --elastic"),
+        (["-n", "2", "--shrink", "train.py"], "--shrink needs --restarts"),
     ],
 )
 def test_mistakes_of_launch(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said in usage_error(capsys, "launch", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "wants"),
+    [
+        (["train.py", "--threads", "7"], ["train.py", "--threads", "7"], {}),
+        (["-m", "a.b", "-c", "d"], ["-m", "a.b", "-c", "d"], {}),
+        (["-c", "pass", "-m"], ["-c", "pass", "-m"], {}),
+        (["--threads", "3", "a.py"], ["a.py"], {"threads": 3}),
+        (["--bind-to", "none", "a.py"], ["a.py"], {"bind": False}),
+        (["--timeout", "2.5", "a.py"], ["a.py"], {"timeout": 2.5}),
+        (["--elastic", "--spares", "2", "a.py"], ["a.py"], {"elastic": True, "spares": 2}),
+        (["--restarts", "4", "--shrink", "a.py"], ["a.py"], {"restarts": 4, "shrink": True}),
+        (["--mpiexec", "/bin/own", "a.py"], ["a.py"], {"mpiexec": "/bin/own"}),
+        (["--no-tag", "a.py"], ["a.py"], {"tag": False}),
+        (["--dry-run", "a.py"], ["a.py"], {"dry_run": True}),
+    ],
+)
+def test_launch_does_what_its_options_say(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], program: list[str], wants: dict[str, Any]
+) -> None:
+    asked: list[Any] = []
+
+    def launch(*given: Any, **options: Any) -> int:
+        asked.extend([*given, options])
+        return 7
+
+    monkeypatch.setattr("pdnn.launch.launch", launch)
+    assert cli.main(["launch", "-n", "2", *words]) == 7
+    usual: dict[str, Any] = {"threads": None, "bind": True, "tag": True, "timeout": None, "mpiexec": None}
+    usual |= {"elastic": False, "spares": 0, "restarts": 0, "shrink": False, "dry_run": False}
+    assert asked == [program, 2, usual | wants]
 
 
 def test_doctor_refuses_json_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
