@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 import processes
+from leftovers import check_files
 from pdnn.comm.mpiexec import find
+from pdnn.launch import launch
 
 pytestmark = pytest.mark.mpi
 pytest.importorskip("mpi4py")
@@ -214,6 +216,27 @@ def test_a_rank_that_ends_before_mpi_starts_is_named(job: Callable[..., subproce
     child = job("-n", "3", "--timeout", "14", "-c", leave + MEET)
     assert "launch: rank 1 ended before pdnn.world() was called there" in end(child)
     assert child.returncode == 124
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks for mapped files there")
+def test_no_record_of_killed_ranks_is_left(job: Callable[..., subprocess.Popen[str]]) -> None:
+    tell = "import os, re\nfor path in re.findall(r'/dev/shm/pdnn\\S+', open('/proc/self/maps').read()):\n"
+    tell += "    print('maps', path, flush=True)\nworld.barrier()\n"
+    die = "if world.rank == 1: os.kill(os.getpid(), 9)\nworld.barrier()"
+    child = job("-n", "2", "-c", MEET + tell + die)
+    check_files(end(child))
+    assert child.returncode == 137
+
+
+def test_a_rank_whose_output_ends_after_mpi_has_started_is_not_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pdnn.launch.job._LONE", 0.0)
+    close = "import os\nif world.rank == 1: os.close(1); os.close(2)\nworld.barrier(); time.sleep(0.5)"
+    assert launch(["-c", MEET + close], 2, timeout=40) == 0
+    output, errors = capfd.readouterr()
+    assert output.count("met") == 2
+    assert "ended before pdnn.world()" not in errors
 
 
 def test_the_timeout_ends_ranks_that_do_not_listen(job: Callable[..., subprocess.Popen[str]]) -> None:
