@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import pdnn
+from pdnn.comm.mpiexec import find
+from pdnn.launch import call
 from processes import Completed
 
 pytestmark = pytest.mark.mpi
@@ -116,6 +121,39 @@ def test_python_passes_over_what_is_no_string_in_its_path(
 ) -> None:
     monkeypatch.setattr("sys.path", [*sys.path, tmp_path])
     assert pdnn.run(abs, -1, ranks=1, timeout=60) == [1]
+
+
+def test_ranks_find_modules_where_this_process_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "found_only_here.py").write_text("def two(): return 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    two = importlib.import_module("found_only_here").two
+    assert pdnn.run(two, ranks=1, timeout=60) == [2]
+
+
+def test_ranks_use_mpi_whatever_this_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PDNN_MPI", "0")
+    assert pdnn.run(lambda: pdnn.world().size, ranks=2, timeout=60) == [2, 2]
+
+
+def test_a_rank_that_leaves_no_result_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where mpiexec ends with 0."""
+    mpiexec = tmp_path / "mpiexec"
+    mpiexec.write_text(f'#!/bin/sh\n"{find().path}" "$@"\necho beware >&2\nexit 0\n')
+    mpiexec.chmod(0o700)
+    monkeypatch.setattr(call, "find", lambda: dataclasses.replace(find(), path=str(mpiexec)))
+    with pytest.raises(pdnn.CommunicationError, match=r"code 0 without a result of rank 0[\s\S]*beware"):
+        pdnn.run(os._exit, 0, ranks=1, timeout=60)
+
+
+def test_what_mpiexec_says_of_a_job_that_ends_well_is_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mpiexec = tmp_path / "mpiexec"
+    mpiexec.write_text(f'#!/bin/sh\necho beware >&2\nexec "{find().path}" "$@"\n')
+    mpiexec.chmod(0o700)
+    monkeypatch.setattr(call, "find", lambda: dataclasses.replace(find(), path=str(mpiexec)))
+    assert pdnn.run(abs, -1, ranks=1, timeout=60) == [1]
+    assert "beware\n" in capsys.readouterr().err
 
 
 def test_a_function_on_threads(run_python: Callable[..., Completed]) -> None:
