@@ -67,6 +67,29 @@ BUGS = {
             "    x -= x.mean()\n    y, z = forward(x, *params)\n    for",
             "`step_with` writes into an array",
         ),
+        ("range(0, n, size)]", "range(0, n, size)][::-1]", "minibatches(23, 5) are not in order"),
+        (
+            "[slice(begin, min(begin + size, n)) for begin in range(0, n, size)]",
+            "[slice(a[0], a[-1] + 1) for a in np.array_split(np.arange(n), -(-n // size))]",
+            "minibatches(23, 5) have [5, 5, 5, 4, 4] rows, not [5, 5, 5, 5, 3]",
+        ),
+        ("    return -(t * np.log", "    return (t * np.log", "cross_entropy(y, t): the sign is wrong"),
+        ("z = sigmoid(x @ w1 + b1)", "z = x @ w1 + b1", "z of forward: the sigmoid is missing"),
+        ("return softmax(z @ w2 + b2), z", "return z @ w2 + b2, z", "y of forward: the softmax is missing"),
+        ("(y - t) / len(x)", "(y - t) / len(x) ** 2", "divided by n twice"),
+        (" * z * (1 - z)", " * z", "dW1: σ' is z (1 − z), not z"),
+        (
+            "minibatches(len(x), size):",
+            "minibatches(len(x) // size * size, size):",
+            "the model after train_epoch: the last 3 rows of each epoch are dropped",
+        ),
+        (
+            "parameter -= rate * gradient",
+            "parameter -= rate * gradient * len(y)",
+            "the gradients are sums over the rows, not means",
+        ),
+        ("    optimizer.step()", "    pass", "step_with changes nothing"),
+        ("parameter.grad[...] = gradient", "parameter.grad[...] += gradient", "3 steps of Adam"),
     ],
     "pool": [
         (
@@ -159,6 +182,47 @@ BUGS = {
             "",
             "close returns while",
         ),
+        (
+            "pool.map(task, pieces(len(x), k))",
+            "pool.map(task, pieces(len(x), 2 * k))",
+            "pool_predict gives pool.map 8 tasks, not 4",
+        ),
+        (
+            "        for number, item in enumerate(items):\n",
+            "        return [function(item) for item in items]\n        for number, item in []:\n",
+            "in the thread that calls it, not in the pool's",
+        ),
+        (
+            "target=self.work) for _ in range(threads)]",
+            "target=self.work, daemon=True) for _ in range(1)]",
+            "no two tasks of a map run at the same time",
+        ),
+        (
+            "        results = sorted(",
+            "        if not items:\n            return [None]\n        results = sorted(",
+            "Pool.map of no items does not give []",
+        ),
+        (
+            "target=self.work) for _ in range(threads)]",
+            "target=self.work, daemon=True) for _ in range(threads + 1)]",
+            "Pool(3) starts 4 threads",
+        ),
+        (
+            "        for _, _, error in results:\n            if error is not None:\n",
+            """        results = self.left = getattr(self, "left", []) + results
+        for _, _, error in results:
+            if error is None:
+                self.left = []
+            else:
+                self.left = [result for result in results if result[2] is None]
+""",
+            "after an error map gives wrong results: something of the failed one is left over",
+        ),
+        (
+            "[value for _, value, _ in results]",
+            "[value for _, value, _ in results][:10]",
+            "Pool.map of item · item gives",
+        ),
     ],
     "scatter": [
         ("[(end - size, end) for", "[(n - end, n - end + size) for", "are not in the order of rows"),
@@ -248,6 +312,69 @@ BUGS = {
             "len(x) if comm.rank == root else None, rate, root) or 0.0",
             "step returns a result on rank 1, too",
         ),
+        (
+            """        a[...] = comm.recv(root)
+        return
+    for rank in range(comm.size):
+        if rank != root:
+""",
+            """        a[...] = comm.recv(root)
+        a[...] = comm.recv(root)
+        return
+    for rank in range(comm.size):
+        if rank != root:
+            comm.send(a, rank)
+""",
+            "broadcast sends 4 messages on 3 ranks, not 2",
+        ),
+        (
+            "    if comm.rank != root:\n        a[...] = comm.recv(root)\n",
+            "    comm.broadcast(a, root)\n    if comm.size > 1:\n",
+            "broadcast calls comm.broadcast: write it with send and recv",
+        ),
+        (
+            "        comm.send(part, root)\n        return None\n",
+            "        comm.send(part, root)\n        return part\n",
+            "with root 0, rank 1 has a result too",
+        ),
+        (
+            "    return [part if rank == root",
+            "    [part if rank == root",
+            "the root's result is None: is a `return` missing?",
+        ),
+        ("(ranks - 1) * params", "ranks * params", "theta goes to the other ranks only, not to all"),
+        ("    return 8 * ((n", "    return 4 * ((n", "a float64 has 8 bytes, not 4"),
+        ("    return 8 * ((n", "    return ((n", "it counts values, not bytes"),
+        (
+            "    return [(end - size, end) for end, size in zip(ends, sizes)]",
+            "    [(end - size, end) for end, size in zip(ends, sizes)]",
+            "shares(11, 3) is None: is a `return` missing?",
+        ),
+        (
+            "    return [(end - size, end) for end, size in zip(ends, sizes)]",
+            "    return [(end - size, end) for end, size in zip(ends, sizes)] + [(n, n)]",
+            "shares(11, 3) has 4 pairs, not 3",
+        ),
+        (
+            "    losses = []\n",
+            "    losses = []\n    scatter(comm, t, root)\n",
+            "in 4 steps, not",
+        ),
+        (
+            "    loss, own = gradient(theta, scatter(",
+            "    scatter(comm, t, root)\n    loss, own = gradient(theta, scatter(",
+            "and the formula says",
+        ),
+        (
+            "        return comm.recv(root)\n    parts",
+            "        return comm.recv(9)\n    parts",
+            "recv: rank 9 is not one of the 3 ranks",
+        ),
+        (
+            "            comm.send(parts[rank], rank)",
+            "            comm.send(parts[rank], rank, 1)",
+            "waits until its send is received by rank 1, line",
+        ),
     ],
     "averaging": [
         (
@@ -312,6 +439,47 @@ BUGS = {
             "    for batch in batches:\n        params -= rate * gradient(params, batch)",
             "    params -= rate * sum(gradient(params, batch) for batch in batches)",
             "the gradient of batch 1 is taken before the step of batch 0 is made",
+        ),
+        (
+            "[rank::size]",
+            "[n * rank**2 // size**2 : n * (rank + 1) ** 2 // size**2]",
+            "which differ by more than one",
+        ),
+        (
+            "array *= rows / total",
+            "array *= rows / comm.size",
+            "weighted by rows, but divided by the number of ranks",
+        ),
+        (
+            "        array *= rows / total\n        comm.all_reduce(array)\n",
+            "        array *= rows / total\n",
+            "this rank's own, times its weight",
+        ),
+        (
+            "    for batch in batches:\n        params",
+            "    for batch in batches[1:]:\n        params",
+            "3 gradients were asked for",
+        ),
+        (
+            "gradient(params, batch)",
+            "gradient(params + 0.01, batch)",
+            "is taken at other parameters than the shared ones",
+        ),
+        ("params -= rate * gradient", "params -= gradient", "the learning rate is missing"),
+        (
+            "    correct, rows = comm.all_reduce(np.array([float(correct), float(rows)]))\n",
+            "",
+            "accuracy on rank 0: it is this rank's own",
+        ),
+        (
+            "    correct, rows = comm.all_reduce(np.array([float(correct), float(rows)]))\n",
+            "    correct, rows = comm.all_reduce(np.array([correct / rows]))[0], 1\n",
+            "it is the sum of the ranks' accuracies",
+        ),
+        (
+            "[seed, epoch]).permutation(n)[rank::size]",
+            "[seed, epoch]).permutation(n)[(rank + 1) % size :: size]",
+            "begins one too late",
         ),
     ],
     "ddp": [
@@ -385,6 +553,37 @@ BUGS = {
             "send the rows with the gradient",
         ),
         ("self.epoch = 0", "self.epoch = 1", "not that of epoch 0"),
+        (
+            "default_rng((self.seed, self.epoch))",
+            "default_rng(self.epoch)",
+            "seeds 5 and 6 give the same order",
+        ),
+        (
+            "    return hook\n",
+            "    return hook(np.ones(4))\n",
+            "average_hook returned ndarray, not a function of the gradient",
+        ),
+        ("rows / all_rows", "rows", "the 1/n is missing: it is the sum over all rows"),
+        (
+            '        gradient *= rows / all_rows\n        return comm.all_reduce(gradient, "sum")',
+            "        return comm.all_reduce(gradient * rows) / rows",
+            "divided by this rank's rows instead of all rows",
+        ),
+        (
+            "            hook = average_hook(",
+            "            comm.all_reduce(np.zeros(1))\n            hook = average_hook(",
+            "train makes 6 all-reduces in a step, not 5",
+        ),
+        (
+            "        loader.set_epoch(epoch)\n        for x, t in loader:\n            all_rows",
+            "        for x, t in loader:\n            all_rows",
+            "call loader.set_epoch(epoch)",
+        ),
+        (
+            "return len(range(self.rank, self.n, self.ranks))",
+            "return self.n // self.ranks",
+            "rank 0 of 3: len is 7, but it gives 8 rows",
+        ),
     ],
     "pipeline": [
         (
@@ -440,6 +639,62 @@ BUGS = {
         ),
         ("return total if last else None", "return total", "rank 0 returns a loss, too"),
         ("return data[4:].view(np.int8) *", "return np.nan * data[4:].view(np.int8) *", "comes back as nan"),
+        (
+            "    ys, total = [], 0.0\n",
+            """    ys, total = [], 0.0
+    if first:
+        comm.send(np.zeros(0), 1)
+    elif comm.rank == 1:
+        comm.recv(0)
+""",
+            "17 messages on 3 ranks, not 16",
+        ),
+        (
+            "        y = stage.forward(k, x)\n",
+            "        y = stage.forward(k, x)\n        y = stage.forward(k, x)\n",
+            "rank 0 goes forward with micro-batch 0 twice",
+        ),
+        (
+            "        y = stage.forward(k, x)\n",
+            "        if last:\n            stage.backward(k, x)\n        y = stage.forward(k, x)\n",
+            "rank 2 goes backward with micro-batch 0 before it went forward",
+        ),
+        (
+            "        dx = stage.backward(k, dy)\n",
+            "        dx = stage.backward(k, dy if last else dy * 0 + 1)\n",
+            "gets as dy an array of no micro-batch",
+        ),
+        (
+            "        dx = stage.backward(k, dy)\n",
+            "        dx = stage.backward(k, dy if last else None)\n",
+            "gets None as dy",
+        ),
+        ("wanted = gradient + error", "wanted = gradient - error", "e is subtracted, not added"),
+        (
+            "return code, wanted - codec.decode(code, wanted.shape, wanted.dtype.name)",
+            "return code, codec.decode(code, wanted.shape, wanted.dtype.name) - wanted",
+            "the sign is wrong",
+        ),
+        (
+            "return code, wanted - codec.decode(code, wanted.shape, wanted.dtype.name)",
+            "return code, 0 * wanted",
+            "e is not kept",
+        ),
+        (
+            "return code, wanted - codec.decode(code, wanted.shape, wanted.dtype.name)",
+            "return code",
+            "feed_back returned ndarray, not the pair",
+        ),
+        (
+            "(stages - 1) / (micro_batches + stages - 1)",
+            "stages / (micro_batches + stages)",
+            "there are p − 1 waits, not p",
+        ),
+        (
+            "(stages - 1) / (micro_batches + stages - 1)",
+            "micro_batches / (micro_batches + stages - 1)",
+            "it is the part in which it works",
+        ),
     ],
     "ring": [
         ("        mine += comm.recv(", "        mine[:] = comm.recv(", "lacks the values of rank"),
@@ -529,6 +784,62 @@ BUGS = {
             "    ranks, rank = comm.size, comm.rank\n",
             "    ranks, rank = comm.size, comm.rank\n    array[:] = np.nan\n",
             "is nan, which is no sum",
+        ),
+        ("8 * 2 * (ranks - 1) * n // ranks", "2 * (ranks - 1) * n // ranks", "it counts values, not bytes"),
+        (
+            "8 * 2 * (ranks - 1) * n // ranks",
+            "8 * (ranks - 1) * n // ranks",
+            "ring_bytes(24, 6): a float64 has 8 bytes, not 4",
+        ),
+        (
+            "        passes.append(own)\n    return passes",
+            "        passes.append(own)\n    return passes[:-1]",
+            "schedule(1, 3) has 0 lists, not 1, one a stage",
+        ),
+        (
+            "    for stage in range(stages):\n",
+            "    micro_batches += 1\n    for stage in range(stages):\n",
+            "has 4 micro-batches, not 3",
+        ),
+        ("    return passes", "    passes", "schedule returned None: is a `return` missing?"),
+        (
+            "    ranks, rank = comm.size, comm.rank\n",
+            """    ranks, rank, given = comm.size, comm.rank, comm
+
+    class comm:
+        start_send = lambda a, to, check: given.start_send(a, to)
+        recv = lambda of, out, check: given.recv(of, out=out)
+
+""",
+            "pass check=False, or a header goes before each message",
+        ),
+        (
+            "    chunks = np.array_split(array, ranks)\n",
+            """    others = [peer for peer in range(ranks) if peer != rank]
+    sends = [comm.start_send(array.copy(), peer) for peer in others]
+    array += sum(comm.recv(peer) for peer in others)
+    return [send.wait() for send in sends]
+    chunks = None
+""",
+            "rank 0 sends to rank 1, rank 2, rank 3; in the ring to rank 1 only",
+        ),
+        (
+            "    chunks = np.array_split(array, ranks)\n",
+            """    come = array.copy()
+    for _ in range(ranks - 1):
+        request = comm.start_send(come, after)
+        come = comm.recv(before)
+        array += come
+        request.wait()
+    return
+    chunks = None
+""",
+            "rank 0 sends 480 bytes in 3 messages for 20 values on 4 ranks; the ring sends 240 in 6",
+        ),
+        (
+            "    ranks, rank = comm.size, comm.rank\n",
+            "    ranks, rank = comm.size, comm.rank\n    comm.start_send(array, (rank + 1) % ranks, 3)\n",
+            "rank 0 sends rank 1 3 messages, which receives 2 of them",
         ),
     ],
 }
