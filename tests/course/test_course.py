@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import os
 import pickle
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from select import select
 
 import numpy as np
 import pytest
@@ -18,7 +20,8 @@ from bugs import BUGS
 from filling import fill, plant, solution
 from pdnn.cli import main
 from pdnn.course import SHEETS, Result, Sheet, check, files_in, find, new
-from pdnn.course.compare import same
+from pdnn.course import examine as examine_module
+from pdnn.course.compare import all_rows, same
 from pdnn.course.examine import checks_of, examine
 from pdnn.course.notebook import code_cells, to_notebook
 from pdnn.course.results import Report
@@ -130,6 +133,41 @@ def test_of_a_notebook_lines_and_cells_in_other_languages_are_left_out(tmp_path:
     assert [code.count("\n") for code in codes[:-6]] == [text.count("\n") for text in texts[:-6]]
 
 
+@pytest.mark.parametrize("magic", ["%%capture out", "%%prun -q", "%%time", "%%timeit -n 1", "\n%%time"])
+def test_a_cell_is_python_below_magics_that_run_it(tmp_path: Path, magic: str) -> None:
+    path = tmp_path / "1_backprop.ipynb"
+    text = f"{magic}\ndef one(): return 1\n"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": text}]}))
+    assert Submission(path).one() == 1
+
+
+def test_a_place_in_a_notebook_counts_all_cells(tmp_path: Path) -> None:
+    path = tmp_path / "1_backprop.ipynb"
+    cells = [("markdown", "# text"), ("code", "ONE = 1"), ("code", "\nTWO = three")]
+    path.write_text(json.dumps({"cells": [{"cell_type": kind, "source": text} for kind, text in cells]}))
+    with pytest.raises(Wrong, match=r"`three` is not defined, cell 3, line 2 \(TWO = three\)"):
+        Submission(path)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"cells": 3}', "[" * 100_000, "{}"])
+def test_a_damaged_notebook_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "1_backprop.ipynb"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="is damaged"):
+        sheet_of(path)
+
+
+def test_a_sheet_is_found_by_its_name_its_number_and_both() -> None:
+    for sheet in SHEETS:
+        assert find(sheet.name) == find(str(sheet.number)) == find(f"{sheet.number}_{sheet.name}") == sheet
+
+
+def test_a_file_is_a_sheet_by_its_name_or_by_its_marker(tmp_path: Path) -> None:
+    for name, text in [("my 3_scatter (2).py", ""), ("mine.py", 'SHEET = "scatter"\n')]:
+        (tmp_path / name).write_text(text)
+        assert sheet_of(tmp_path / name) == find("scatter")
+
+
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     sheet = SHEETS[0]
     script, notebook = tmp_path / "1_backprop.py", tmp_path / "1_backprop.ipynb"
@@ -198,6 +236,15 @@ def test_definitions_are_run_however_they_are_written(tmp_path: Path, first: str
             getattr(student, name)
 
 
+def test_a_try_that_does_more_than_import_is_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "1_backprop.py"
+    path.write_text("try:\n    import json\n    draw()\nfinally:\n    import os\nONE = 1\n")
+    student = Submission(path)
+    assert student.ONE == 1
+    with pytest.raises(Wrong, match="there is no `json`"):
+        print(student.json)
+
+
 def test_a_definition_that_ends_the_program_is_named(tmp_path: Path) -> None:
     path = tmp_path / "1_backprop.py"
     path.write_text("import argparse\nARGS = argparse.ArgumentParser().parse_args(['--none'])\n")
@@ -211,6 +258,11 @@ def test_new_never_writes_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "is there already, and stays as it is" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["1_backprop.ipynb"]
     assert (tmp_path / "1_backprop.ipynb").read_text() == "mine"
+
+
+def test_new_makes_the_folders_that_lead_there(tmp_path: Path) -> None:
+    script, notebook = new(SHEETS[0], tmp_path / "courses" / "mine")
+    assert script.is_file() and notebook.is_file()
 
 
 def test_new_shows_a_command_for_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,8 +286,12 @@ def test_the_command_checks_notebooks_and_writes_results(
     wrong = [result["words"] for result in report["results"] if not result["passed"]]
     assert report["sheet"] == "backprop" and not report["passed"]
     assert wrong[0] == "db2: it is the mean over the rows, not the sum: the 1/n is in δ already"
-    scores = [test["score"] for test in json.loads(Path("gradescope.json").read_text())["tests"]]
-    assert len(scores) == 7 and sum(scores) == 7 - len(wrong)
+    tests = json.loads(Path("gradescope.json").read_text())["tests"]
+    assert len(tests) == 7 and sum(test["score"] for test in tests) == 7 - len(wrong)
+    assert [test["number"] for test in tests] == [f"1.{number}" for number in range(1, 8)]
+    for test, result in zip(tests, report["results"], strict=True):
+        assert (test["score"], test["status"]) == ((1, "passed") if result["passed"] else (0, "failed"))
+        assert (test["name"], test["output"]) == (result["title"], result["words"])
 
 
 def test_a_file_that_is_no_sheet_is_named_and_the_others_count(
@@ -317,6 +373,7 @@ ENDINGS = [
     ("backprop", SIGMOID, "import os\n    os._exit(0)", "ended with code 0"),
     ("backprop", SIGMOID, "import os\n    os.write(2, b'Traceback')\n    os._exit(1)", "ended with code 1"),
     ("backprop", SIGMOID, "raise BaseException('mine')", "BaseException in `sigmoid`, line"),
+    ("backprop", SIGMOID, "def endless():\n        while True: pass\n    endless()", "(while True: pass)"),
     (
         "backprop",
         "SHEET = ",
@@ -359,6 +416,38 @@ def test_the_command_takes_another_time_limit(tmp_path: Path, capsys: pytest.Cap
     assert "'0' is not a number above 0" in capsys.readouterr().err
 
 
+def test_a_time_limit_may_be_longer_than_any_timer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "1_backprop.py"
+    path.write_text(fill(SHEETS[0].source, solution(SHEETS[0])))
+    assert check(path, seconds=1e12).passed
+    assert capfd.readouterr() == ("", "")
+
+
+def test_each_check_has_the_time_limit_for_itself(tmp_path: Path) -> None:
+    path = tmp_path / "1_backprop.py"
+    path.write_text("")
+    begun = Submission(path)
+    dog = examine_module._Watchdog(60.0, print)
+    timers = []
+    for each in checks_of(SHEETS[0])[:3]:
+        dog.start(each, begun)
+        assert dog._timer is not None
+        timers.append(dog._timer)
+    dog.stop()
+    for timer in timers:
+        timer.join(30)
+        assert not timer.is_alive()
+
+
+def test_an_error_of_the_check_itself_is_told_with_its_traceback(
+    tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    code = "import sys; from pdnn.course.examine import run; run(*sys.argv[1:])"
+    child = run_python(["-c", code, "a.py", "none", "1", str(tmp_path / "results")], check=False)
+    assert child.returncode == examine_module.FAILED
+    assert "ValueError: there is no sheet 'none'" in child.stdout
+
+
 def checked(tmp_path: Path, before: str, after: str, name: str = "backprop") -> Report:
     """The command's report of a solution with a change."""
     path = tmp_path / f"{find(name).stem}.py"
@@ -377,6 +466,67 @@ def test_a_process_that_the_code_forks_writes_no_results(tmp_path: Path) -> None
     fork = 'if not hasattr(np, "once"):\n        np.once = 1\n        import os\n        os.fork()\n    '
     report = checked(tmp_path, SIGMOID, fork + SIGMOID)
     assert [result.passed for result in report.results] == [True] * 7
+
+
+def test_nothing_that_the_code_starts_is_left(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    words = f"import subprocess\n    with open({str(pipe)!r}, 'w') as pipe:\n        "
+    words += "subprocess.Popen(['sh', '-c', 'echo; exec sleep 60'], stdout=pipe)\n    "
+    assert checked(tmp_path, SIGMOID, words + SIGMOID).passed
+    try:
+        said = b""
+        while select([reader], [], [], 30)[0] and (more := os.read(reader, 100)):
+            said += more
+        assert said.strip() == b"" and said
+        assert select([reader], [], [], 0)[0], "one who could write is still there"
+    finally:
+        os.close(reader)
+
+
+def test_the_code_reads_no_standard_input(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"0\n" * 9)
+    own = os.dup(0)
+    os.dup2(reader, 0)
+    try:
+        report = checked(tmp_path, SIGMOID, f"input()\n    {SIGMOID}")
+    finally:
+        os.dup2(own, 0)
+        for each in (own, reader, writer):
+            os.close(each)
+    assert report.results[0].words.startswith("EOFError in `sigmoid`")
+
+
+def test_the_code_starts_no_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a teacher's environment asks for it."""
+    monkeypatch.setenv("PDNN_MPI", "1")
+    words = "import sys\n    assert pdnn.world().size == 1 and 'mpi4py' not in sys.modules\n    "
+    assert checked(tmp_path, SIGMOID, words + SIGMOID).passed
+
+
+def test_the_check_goes_on_where_nobody_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout", Closed())
+    assert checked(tmp_path, SIGMOID, f"print('a word')\n    {SIGMOID}").passed
+
+
+def test_the_innermost_of_the_students_lines_is_told(tmp_path: Path) -> None:
+    report = checked(tmp_path, SIGMOID, f"[1][int(a.size)]\n    {SIGMOID}")
+    wrong = [result.words for result in report.results if not result.passed]
+    assert len(wrong) > 1
+    assert all("IndexError in `sigmoid`, line" in words and "([1][int(a.size)])" in words for words in wrong)
+
+
+def test_a_send_has_not_ended_before_the_other_rank_receives(tmp_path: Path) -> None:
+    """However often it is asked: over MPI it may wait for that."""
+    polled = "    while not request.test():\n            pass\n        "
+    report = checked(tmp_path, "        mine = chunks[", f"    {polled}mine = chunks[", "ring")
+    assert "did not end within 2.5 s: rank 0 is in line" in report.results[0].words
 
 
 @pytest.mark.parametrize(
@@ -400,6 +550,40 @@ def test_text_and_complex_numbers_are_no_numbers() -> None:
     for got in ("0.5", np.array([1 + 2j, 2])):
         with pytest.raises(Wrong, match="not an array of numbers"):
             same("a", got, np.ones(2) if isinstance(got, np.ndarray) else 0.5)
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        ([1, 2, 4.5], "a: 1 of 3 elements are wrong; the first, [2] is 4.5, not 3"),
+        ([0, 0, 0], "a: 3 of 3 elements are wrong; the first, [0] is 0, not 1"),
+        ([1 / 3, 2 / 3, 1], "a is 1/3 × what it should be, in every element"),
+        ([2.5e-3, 5e-3, 7.5e-3], "a is 1/400 × what it should be, in every element"),
+        ([1.5e-4, 3e-4, 4.5e-4], "a is 0.00015 × what it should be, in every element"),
+    ],
+)
+def test_how_an_array_is_wrong_is_told(got: list[float], words: str) -> None:
+    with pytest.raises(Wrong) as wrong:
+        same("a", got, np.array([1.0, 2, 3]))
+    assert str(wrong.value) == words
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([0, -1, 2], "rows have row -1, but there are only rows 0 to 2"),
+        ([0, 1.5, 2], "rows are no row numbers: shape (3,)"),
+        ([[0, 1, 2]], "rows are no row numbers: shape (1, 3)"),
+        ([0, 0, 2], "rows: missing row 1 of 3; more than once row 0"),
+        ([2, 0, 1, 2], "rows: more than once row 2"),
+        ([1, 0], "rows: the last 1 rows of each epoch are dropped (row 2)"),
+        (range(0, 14, 2), "rows: missing rows 1, 3, 5, 7, 9 … of 13"),
+    ],
+)
+def test_which_rows_are_wrong_is_told(rows: Sequence[object], words: str) -> None:
+    with pytest.raises(Wrong) as wrong:
+        all_rows("rows", rows, 13 if len(rows) == 7 else 3)
+    assert str(wrong.value) == words
 
 
 def test_cells_of_notebooks_have_any_line_ends_and_what_they_import_from_the_future(tmp_path: Path) -> None:
