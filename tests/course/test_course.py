@@ -141,6 +141,15 @@ def test_a_cell_is_python_below_magics_that_run_it(tmp_path: Path, magic: str) -
     assert Submission(path).one() == 1
 
 
+def test_a_cell_may_be_indented_as_a_whole(tmp_path: Path) -> None:
+    """Jupyter runs it."""
+    path = tmp_path / "1_backprop.ipynb"
+    text = "\n  def one():\n      return 1\n\n  TWO = 2\n"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": text}]}))
+    student = Submission(path)
+    assert student.one() == 1 and student.TWO == 2
+
+
 def test_a_place_in_a_notebook_counts_all_cells(tmp_path: Path) -> None:
     path = tmp_path / "1_backprop.ipynb"
     cells = [("markdown", "# text"), ("code", "ONE = 1"), ("code", "\nTWO = three")]
@@ -576,7 +585,8 @@ def test_how_an_array_is_wrong_is_told(got: list[float], words: str) -> None:
         ([[0, 1, 2]], "rows are no row numbers: shape (1, 3)"),
         ([0, 0, 2], "rows: missing row 1 of 3; more than once row 0"),
         ([2, 0, 1, 2], "rows: more than once row 2"),
-        ([1, 0], "rows: the last 1 rows of each epoch are dropped (row 2)"),
+        ([1, 0], "rows: the last row of each epoch is dropped (row 2)"),
+        ([0, 0], "rows: the last 2 rows of each epoch are dropped (rows 1 to 2); more than once row 0"),
         (range(0, 14, 2), "rows: missing rows 1, 3, 5, 7, 9 … of 13"),
     ],
 )

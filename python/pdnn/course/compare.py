@@ -124,7 +124,8 @@ def all_rows(what: str, rows: object, n: int, of: str = " of each epoch") -> Arr
     counts = np.bincount(numbers, minlength=n)
     missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
     if len(missing) and missing[0] == n - len(missing):
-        raise Wrong(f"{what}: the last {len(missing)} rows{of} are dropped ({rows_in_words(missing)})")
+        last = f"the last row{of} is" if len(missing) == 1 else f"the last {len(missing)} rows{of} are"
+        raise Wrong(f"{what}: {last} dropped ({rows_in_words(missing)}){_also(twice)}")
     if len(missing):
         raise Wrong(f"{what}: missing {rows_in_words(missing)} of {n}{_also(twice)}")
     if len(twice):

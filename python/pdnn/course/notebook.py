@@ -105,6 +105,8 @@ def _python(source: str) -> str:
     magic = re.match(r"\s*%%(\S+)", source)
     if magic and magic[1] not in _PYTHON_BELOW:
         return ""
+    if indent := re.match(r"(?:[ \t]*\n)*([ \t]+)\S", source):  # taken off all lines
+        source = re.sub(f"^{indent[1]}", "", source, flags=re.MULTILINE)
     if _is_python(source):
         return source
     return _OF_IPYTHON.sub(lambda line: f"{line[1]}pass" + "\n" * line[0].count("\n"), source)
