@@ -162,12 +162,8 @@ class Epochs:
             rates = schedule.table(times)
             epochs = len(rates) or 1  # until the optimizer refuses a rate, as it does one of this epoch
         orders = np.stack([self._order(training.epoch + epoch) for epoch in range(epochs)])
-        made: list[_EpochMade] = []
-        try:
-            self._run_epochs(orders, rates, np.ones(epochs), made)
-        finally:  # also those before a Ctrl-C
-            for sums, _ in self._each(made):
-                note(sums)
+        for sums, _ in self.run_several(orders, rates, np.ones(epochs)):
+            note(sums)
 
     def run_several(self, orders: Array, rates: Array, scales: Array) -> Iterator[_EpochMade]:
         """Makes the steps of whole epochs, as `run_ahead`, with orders and rates of one's own.
@@ -184,12 +180,15 @@ class Epochs:
         Returns
         -------
         iterator of (EpochSums, list of float)
-            Of each the sums, and Σ w² over each group's parameters after it. It raises FloatingPointError, as
-            `run`, behind the last that came before such a step.
+            Of each the sums, and Σ w² over each group's parameters after it. Behind the last it raises what
+            ended the call, such as a KeyboardInterrupt, or FloatingPointError, as `run`.
         """
         made: list[_EpochMade] = []
-        self._run_epochs(orders, rates, scales, made)
-        return self._each(made)
+        try:
+            self._run_epochs(orders, rates, scales, made)
+        except BaseException as end:
+            return self._each(made, end)
+        return self._each(made, None)
 
     def _run_epochs(self, orders: Array, rates: Array, scales: Array, made: list[_EpochMade]) -> None:
         training = self._training
@@ -199,11 +198,13 @@ class Epochs:
             self._source.core, orders, self._rows, seed, training.step, rates, scales, rule, made
         )
 
-    def _each(self, made: list[_EpochMade]) -> Iterator[_EpochMade]:
+    def _each(self, made: list[_EpochMade], end: BaseException | None) -> Iterator[_EpochMade]:
         for sums, squares in made:
             self._advance(0, _NOTHING, sums)
             self._check_finite(sums)
             yield sums, squares
+        if end is not None:
+            raise end
 
     def _run_part(
         self, poll: Callable[[EpochSums], bool], last: float, seconds: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
 import pdnn
+from pdnn.epochs import Epochs
 from pdnn.sklearn import MLPClassifier, MLPRegressor
 from pdnn.sklearn.rows import Blocks
 
@@ -102,6 +104,39 @@ def test_an_interrupted_lbfgs_keeps_its_last_iteration(
             model.fit(DIGITS, DIGIT)
     want = MLPRegressor(solver="lbfgs", max_iter=model.n_iter_, random_state=0).fit(DIGITS, DIGIT)
     assert model.model_.fingerprint() == want.model_.fingerprint()
+    assert model.loss_ == want.loss_
+
+
+@pytest.mark.parametrize("solver", ["sgd", "adam"])
+@pytest.mark.parametrize("when", ["as an epoch is told", "as several epochs are made"])
+def test_an_interrupted_fit_has_the_network_of_its_epochs(
+    solver: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Told(io.StringIO):
+        def write(self, text: str) -> int:
+            if "Iteration 3" in text:
+                raise KeyboardInterrupt
+            return len(text)
+
+    run_epochs = Epochs._run_epochs
+
+    def interrupted(*arguments: Any) -> None:
+        run_epochs(*arguments)
+        raise KeyboardInterrupt
+
+    told = when == "as an epoch is told"
+    model = MLPRegressor(solver=solver, max_iter=20, verbose=told, random_state=0)
+    with monkeypatch.context() as patched:
+        if told:
+            patched.setattr("sys.stdout", Told())
+        else:
+            patched.setattr(Epochs, "_run_epochs", interrupted)
+        with pytest.warns(UserWarning, match="interrupted by user"):
+            model.fit(DIGITS[:40], DIGIT[:40])
+    assert model.n_iter_ == 3 if told else 1 < model.n_iter_ < 20
+    want = MLPRegressor(solver=solver, max_iter=model.n_iter_, random_state=0).fit(DIGITS[:40], DIGIT[:40])
+    assert model.model_.fingerprint() == want.model_.fingerprint()
+    assert (model.t_, model.loss_curve_) == (want.t_, want.loss_curve_)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from math import inf
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -38,22 +39,23 @@ class QuasiNewton(Stochastic):
             weight = None if weights is None else weights[block]
             return model.core.gradient(x, targets[block], loss_of_rows, False, 0, None, weight)
 
+        reached, reported = flat.astype(np.float64), dict[float, float]()  # losses since then, by values
+
         def objective(values: Array) -> tuple[float, Array]:
             flat[...] = values
             gradient = decay * values
             loss, penalty = 0.0, dot(gradient, values) / 2 / self._scale
-            for value, slope in blocks.results(part):
-                loss += value
+            for own, slope in blocks.results(part):
+                loss += own
                 gradient += slope
-            self.loss_ = (self._reported(loss) + penalty) / total
+            value = (loss / self._scale + penalty) / total
+            reported[value] = self.loss_ = (self._reported(loss) + penalty) / total
             gradient /= self._scale * total
-            return (loss / self._scale + penalty) / total, gradient
-
-        reached = begin = flat.astype(np.float64)
+            return value, gradient
 
         def show(loss: float, values: Array) -> None:
-            nonlocal reached
-            reached = values
+            nonlocal reached, reported
+            reached, reported = values, {loss: reported[loss]}
             self.n_iter_ += 1
             if self.verbose:
                 print(f"Iteration {self.n_iter_}, loss = {loss:.8f}", flush=True)
@@ -62,12 +64,13 @@ class QuasiNewton(Stochastic):
         limits = {"max_iter": self.max_iter, "max_fun": self.max_fun}
         try:
             with Blocks(len(table), 256, threads) as blocks, np.errstate(over="ignore", invalid="ignore"):
-                found = minimize(objective, begin, **limits, tolerance=self.tol, after=show)
+                found = minimize(objective, reached, **limits, tolerance=self.tol, after=show)
                 objective(found.x)
         except FloatingPointError as error:
             raise ValueError(NOT_FINITE) from error
         except KeyboardInterrupt:
             flat[...] = reached  # not the point that was being tried
+            self.loss_ = next(iter(reported.values()), inf)
             raise
         if not found.reached:
             warnings.warn(

@@ -173,6 +173,8 @@ class Stochastic(Fitted):
         self.n_iter_, squares = 0, passes.squares()
         while self.n_iter_ < most:
             certain = min(most - self.n_iter_, self.n_iter_no_change - self._progress.stale + 1)
+            if self.verbose:  # each is told when it is made
+                certain = 1
             for made in passes.make(certain, self._scale * self.alpha, self._rate):
                 looks = held_out is not None or made.squares is None
                 with passes.run.common_model() if looks else nullcontext():
