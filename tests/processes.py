@@ -11,7 +11,8 @@ import sysconfig
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pdnn import _core
@@ -147,6 +148,22 @@ def checked(child: Completed) -> Completed:
         f"{child.args} ended with {child.returncode}\n{child.stdout}{child.stderr or ''}"
     )
     return child
+
+
+@contextmanager
+def standard_input(text: bytes) -> Iterator[None]:
+    """Meanwhile this process, and those that it starts, find these words there."""
+    reader, writer = os.pipe()
+    os.write(writer, text)
+    os.close(writer)
+    own = os.dup(0)
+    os.dup2(reader, 0)
+    try:
+        yield
+    finally:
+        os.dup2(own, 0)
+        os.close(own)
+        os.close(reader)
 
 
 def own_mpiexec() -> Path:

@@ -27,7 +27,7 @@ from pdnn.course.notebook import code_cells, to_notebook
 from pdnn.course.results import Report
 from pdnn.course.sheet import sheet_of
 from pdnn.course.submission import Submission, Wrong
-from processes import Completed
+from processes import Completed, standard_input
 
 SMALL = {
     "backprop": {"epochs": 1},
@@ -495,16 +495,8 @@ def test_nothing_that_the_code_starts_is_left(tmp_path: Path) -> None:
 
 
 def test_the_code_reads_no_standard_input(tmp_path: Path) -> None:
-    reader, writer = os.pipe()
-    os.write(writer, b"0\n" * 9)
-    own = os.dup(0)
-    os.dup2(reader, 0)
-    try:
+    with standard_input(b"0\n" * 9):
         report = checked(tmp_path, SIGMOID, f"input()\n    {SIGMOID}")
-    finally:
-        os.dup2(own, 0)
-        for each in (own, reader, writer):
-            os.close(each)
     assert report.results[0].words.startswith("EOFError in `sigmoid`")
 
 

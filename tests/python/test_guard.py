@@ -14,6 +14,7 @@ import pytest
 
 from pdnn.launch import guard
 from pdnn.launch.job import Job
+from processes import standard_input
 
 GUARDED = """
 import sys
@@ -154,19 +155,12 @@ def test_a_line_that_is_begun_when_the_time_is_up_stays_whole() -> None:
 
 def test_a_job_reads_no_standard_input() -> None:
     lines: list[str] = []
-    reader, writer = os.pipe()
-    os.write(writer, b"a word")
-    os.close(writer)
-    own = os.dup(0)
-    os.dup2(reader, 0)
     command = [sys.executable, "-c", "import sys; print(repr(sys.stdin.read()))"]
-    try:
-        with Job(command, dict(os.environ), 0, lambda *said: lines.append(said[2])) as job:
-            assert job.wait(60) == 0
-    finally:
-        os.dup2(own, 0)
-        os.close(own)
-        os.close(reader)
+    with (
+        standard_input(b"a word"),
+        Job(command, dict(os.environ), 0, lambda *said: lines.append(said[2])) as job,
+    ):
+        assert job.wait(60) == 0
     assert lines == ["''\n"]
 
 
