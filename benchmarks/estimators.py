@@ -1,7 +1,7 @@
 """An epoch of `pdnn.sklearn.MLPClassifier.fit` beside one of scikit-learn's, on the same rows.
 
 python benchmarks/estimators.py [--quick] [--blocks 40] [--dtype float32]
-    [--tables small,digits,wide,long,lbfgs,words,vocabulary]
+    [--tables small,digits,wide,long,lbfgs,words,vocabulary,words-lbfgs]
 
 A block is a whole `fit`, whose seconds count over its epochs, with what begins and ends it. Both sides get
 the same array and the same `random_state`, so they begin with the same parameters and take the same batches;
@@ -86,6 +86,13 @@ TABLES = {
     ),
     "words": Table("4,000 sparse rows of 10,000, 10,000-100-10", (4000, 10_000, 10), 3, words=100),
     "vocabulary": Table("4,000 sparse rows of 50,000, 50,000-100-10", (4000, 50_000, 10), 2, words=100),
+    "words-lbfgs": Table(
+        "L-BFGS, 4,000 sparse rows of 10,000, 10,000-100-10",
+        (4000, 10_000, 10),
+        3,
+        {"solver": "lbfgs"},
+        words=100,
+    ),
 }
 """By the name that `--tables` takes."""
 

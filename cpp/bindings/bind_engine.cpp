@@ -90,6 +90,18 @@ class HeldEvaluator {
     return y;
   }
 
+  double gradient(const nn::Loss<T>& loss, const HeldSource<T>& held, Index target_width, const py::array& rows,
+                  py::array out) {
+    loss.check(output(held), target_width);
+    const std::span<const Index> indices = read_order(rows, held.source.count());
+    const std::span<T> values = write<T>("gradient: out", out);
+    require(std::ssize(values) == model_->count(), "gradient: out has shape ", shape_text(out), ", expected (",
+            model_->count(), ",), an element for each parameter");
+    const NoGil release;
+    const nn::LossValue sums = evaluator_.gradient(loss, held.source, indices, values);
+    return loss.reduce(sums.value, held.source.weight(loss, indices));
+  }
+
  private:
   Shape output(const HeldSource<T>& held) const { return model_->network().output_shape(held.source.sample()); }
 
@@ -228,7 +240,9 @@ void bind_engine(py::module_& m) {
       .def("loss", &HeldEvaluator<T>::loss, py::arg("loss"), py::arg("source"), py::arg("target_width"),
            py::arg("rows"), py::arg("ranks"), py::arg("outputs"),
            "(sum of the rows' losses, that of right predictions, what the rows count, the outputs or None).")
-      .def("predict", &HeldEvaluator<T>::predict, py::arg("source"), py::arg("rows"));
+      .def("predict", &HeldEvaluator<T>::predict, py::arg("source"), py::arg("rows"))
+      .def("gradient", &HeldEvaluator<T>::gradient, py::arg("loss"), py::arg("source"), py::arg("target_width"),
+           py::arg("rows"), py::arg("out"), "The loss of these rows; their gradient lies in `out` then.");
   py::class_<HeldStepper<T>>(m, "Stepper")
       .def(py::init<std::shared_ptr<nn::Model<T>>, std::shared_ptr<nn::Loss<T>>, std::shared_ptr<optim::Optimizer<T>>,
                     const std::vector<Index>&, bool>(),

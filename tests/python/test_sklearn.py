@@ -268,6 +268,25 @@ def test_a_few_elements_of_many_train_as_with_their_zeros(strategy: Any, ranks: 
     pdnn.run(fit, ranks=ranks, backend="threads")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_lbfgs_minimizes_over_sparse_rows_as_over_dense_ones(dtype: str) -> None:
+    few = sparse.random(700, 300, 0.03, "csr", random_state=0)
+    label, weight = np.arange(700) % 3, np.random.RandomState(0).rand(700)
+    settings: dict[str, Any] = {"solver": "lbfgs", "max_iter": 5, "hidden_layer_sizes": (20,), "dtype": dtype}
+    want = MLPClassifier(**settings, random_state=0).fit(few.toarray(), label, weight)
+    for n_jobs in (1, 2):
+        got = MLPClassifier(**settings, random_state=0, n_jobs=n_jobs).fit(few, label, weight)
+        assert got.model_.fingerprint() == want.model_.fingerprint()
+        assert got.loss_ == want.loss_
+
+
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_sparse_elements_of_one_place_may_be_too_large_together(solver: str) -> None:
+    few = sparse.csr_array(([3e38, 3e38, 1.0], [0, 0, 1], [0, 2, 3]), (2, 2))
+    with pytest.raises(ValueError, match="non-finite parameter weights"):
+        MLPRegressor(solver=solver, dtype="float32", random_state=0).fit(few, [0.0, 1.0])
+
+
 def test_sparse_rows_may_diverge() -> None:
     settings: dict[str, Any] = {"solver": "sgd", "learning_rate_init": 1e30, "random_state": 0}
     with pytest.raises(ValueError, match="Solver produced non-finite parameter weights"):

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "pdnn/comm/waiting.hpp"
+#include "pdnn/core/subnormals.hpp"
 
 namespace pdnn::engine {
 
@@ -49,6 +50,21 @@ Evaluation Evaluator<T>::loss(const nn::Loss<T>& loss, const Source<T>& source, 
 template <class T>
 void Evaluator<T>::predict(const Source<T>& source, std::span<const Index> rows, T* out) {
   each_chunk(source, rows, nullptr, out, [](auto&&...) {});
+}
+
+template <class T>
+nn::LossValue Evaluator<T>::gradient(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
+                                     std::span<T> grads) {
+  const auto network = model_.bound(source.sample());
+  auto workspace = workspaces_.take(*network, source.sample(), std::ssize(rows));
+  const SubnormalsAsZero zero;
+  const Member alone;
+  const Batch<T> batch = source.gather(alone, rows, *workspace, network->takes_sparse());
+  const nn::Pass pass{.team = &alone, .training = false};
+  const nn::LossValue sums = nn::run_pass<T>(*network, model_, *workspace, loss, pass, batch.x, batch.target,
+                                             loss.scale(source.weight(loss, rows)), grads);
+  workspaces_.give_back(std::move(workspace));
+  return sums;
 }
 
 template class Evaluator<float>;

@@ -1,5 +1,5 @@
 #pragma once
-/// Evaluator: outputs and losses of a model in evaluation mode.
+/// Evaluator: outputs, losses and gradients of a model in evaluation mode.
 #include "pdnn/comm/communicator.hpp"
 #include "pdnn/data/source.hpp"
 #include "pdnn/threads/mutex.hpp"
@@ -18,7 +18,7 @@ struct Evaluation {
 
 /// Outputs and losses in evaluation mode, a chunk of rows at a time, by a team of threads; between chunks it looks for
 /// interrupts. Any number of threads may call at once, with samples of any shapes that fit: the chunks of their
-/// calls take turns.
+/// calls take turns, but each computes gradients alone, beside the others.
 template <class T>
 class Evaluator {
  public:
@@ -30,6 +30,9 @@ class Evaluator {
                   comm::Communicator* ranks, T* out);
   /// out: [rows, outputs]
   void predict(const Source<T>& source, std::span<const Index> rows, T* out);
+  /// As Model::gradient(), of these rows as one batch; the calling thread computes it.
+  nn::LossValue gradient(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
+                         std::span<T> grads);
 
  private:
   /// Every member calls action(member, workspace, batch, y) for each chunk; the y lie in `out`, or, without it, in the

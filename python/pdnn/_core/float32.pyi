@@ -253,6 +253,10 @@ class RowParallelLinear(Layer):
 class Evaluator:
     def __init__(self, model: Model, threads: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
+    def gradient(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], out: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> float:
+        """
+        The loss of these rows; their gradient lies in `out` then.
+        """
     def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], ranks: pdnn._core.Communicator | None, outputs: bool) -> tuple[float, float, float, numpy.typing.NDArray[typing.Any] | None]:
         """
         (sum of the rows' losses, that of right predictions, what the rows count, the outputs or None).

@@ -13,7 +13,7 @@ from pdnn.core import array_dtype, core_for
 from pdnn.data.source import samples_of
 from pdnn.data.sparse import is_sparse
 from pdnn.sklearn.network import linears
-from pdnn.sklearn.rows import Blocks, check_range, dense
+from pdnn.sklearn.rows import Blocks, check_range
 from pdnn.sklearn.settings import Settings
 from pdnn.store import Array
 
@@ -97,13 +97,15 @@ class Fitted(Settings):
     def _raw(self, x: Any, threads: int) -> Array:
         """Raw outputs for a validated table, shape (n, outputs)."""
         model = self.model_
+        dtype = np.dtype(array_dtype(model.dtype))
 
         def outputs(block: slice) -> Array:
-            return model.predict(dense(x, block, model.dtype))
+            check_range(x[block], dtype)
+            return model.predict(np.ascontiguousarray(x[block], dtype))
 
         model.place()  # which threads would otherwise do at once
         if is_sparse(x):
-            check_range(x, np.dtype(array_dtype(model.dtype)))
+            check_range(x, dtype)
             source, rows = samples_of("predict", x, model.dtype, plain=True)
             return core_for(model.dtype).Evaluator(model.core, threads).predict(source, rows)
         with Blocks(x.shape[0], BLOCK, threads) as blocks:

@@ -9,11 +9,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from pdnn.core import array_dtype, core_for
-from pdnn.nn.targets import prepare_rows
+from pdnn.data import Dataset
+from pdnn.data.source import source_of
 from pdnn.optim.inverse_hessian import dot
 from pdnn.sklearn.fitted import NOT_FINITE
 from pdnn.sklearn.minimizer import minimize
-from pdnn.sklearn.rows import Blocks, Table, check_range, converted, dense
+from pdnn.sklearn.rows import Blocks, Table, check_range, converted
 from pdnn.sklearn.stochastic import Stochastic
 from pdnn.store import Array
 
@@ -25,19 +26,23 @@ class QuasiNewton(Stochastic):
         """Minimizes the mean loss of the rows plus the penalty over them."""
         model, total = self.model_, table.count(np.arange(len(table)))
         criterion, flat = self._criterion("sum"), model.flat_parameters
-        smoothed, dtype = self._smoothed(table.targets), array_dtype(model.dtype)
-        targets, weights = prepare_rows("fit", smoothed, table.weight, criterion, self.n_outputs_, dtype)
-        loss_of_rows = criterion.build(core_for(model.dtype))
-        check_range(table.x, np.dtype(dtype))
-        samples = converted(table.x, np.dtype(dtype))
+        core, dtype = core_for(model.dtype), np.dtype(array_dtype(model.dtype))
+        check_range(table.x, dtype)
+        data = Dataset(converted(table.x, dtype), self._smoothed(table.targets), weight=table.weight)
+        source = source_of("fit", data, model, criterion, None)
+        loss_of_rows, evaluator = criterion.build(core), core.Evaluator(model.core, 1)
+        spare: list[Array] = []  # memory for gradients
         decay = np.zeros(flat.size)
         for name, values in model.split(decay).items():
             values[...] = self._scale * self.alpha * name.endswith("weight")
 
         def part(block: slice) -> tuple[float, Array]:
-            x = dense(table.x, block, model.dtype) if samples is None else samples[block]
-            weight = None if weights is None else weights[block]
-            return model.core.gradient(x, targets[block], loss_of_rows, False, 0, None, weight)
+            try:
+                slope = spare.pop()
+            except IndexError:
+                slope = np.empty(flat.size, dtype)
+            rows = source.rows[block]
+            return evaluator.gradient(loss_of_rows, source.core, source.width, rows, slope), slope
 
         reached, reported = flat.astype(np.float64), dict[float, float]()  # losses since then, by values
 
@@ -48,6 +53,7 @@ class QuasiNewton(Stochastic):
             for own, slope in blocks.results(part):
                 loss += own
                 gradient += slope
+                spare.append(slope)
             value = (loss / self._scale + penalty) / total
             reported[value] = self.loss_ = (self._reported(loss) + penalty) / total
             gradient /= self._scale * total

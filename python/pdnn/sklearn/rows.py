@@ -15,7 +15,7 @@ from pdnn.core import array_dtype
 from pdnn.data import Dataset
 from pdnn.data.checks import compared, digest
 from pdnn.data.source import source_of
-from pdnn.data.sparse import core_source, dense_rows, is_sparse
+from pdnn.data.sparse import core_source, is_sparse
 from pdnn.nn.losses import Loss
 from pdnn.store import Array
 
@@ -118,10 +118,7 @@ class Feed:
             return
         self._settled = True
         given, targets, scale, shift, weight = self.source.arrays
-        samples = converted(given, self._dtype)
-        if samples is None:
-            return  # each batch is converted as before
-        self.source.arrays = samples, targets, scale, shift, weight
+        self.source.arrays = converted(given, self._dtype), targets, scale, shift, weight
         self.source.core = core_source(self._dtype.name, *self.source.arrays)
 
     def parts(self, order: Array) -> list[Array]:
@@ -130,24 +127,14 @@ class Feed:
         return [part for part in (order[:full], order[full:]) if len(part)]
 
 
-def converted(x: Any, dtype: np.dtype[Any]) -> Array | None:
-    """A dense table, all of it in this dtype; None if it is sparse, or there is no room for a copy."""
-    if is_sparse(x):
-        return None
-    as_it_is = x.dtype == dtype and x.flags.c_contiguous
-    if not as_it_is and x.size * dtype.itemsize > CONVERTED_BYTES:
-        return None
+def converted(x: Any, dtype: np.dtype[Any]) -> Any:
+    """A dense table, all of it in this dtype; as it is, if it is sparse or there is no room for a copy."""
+    if is_sparse(x) or x.size * dtype.itemsize > CONVERTED_BYTES:
+        return x
     try:
         return np.ascontiguousarray(x, dtype)
     except MemoryError:
-        return None
-
-
-def dense(x: Any, rows: slice, dtype: str) -> Array:
-    """Rows of a table, dense or sparse, as the model of this dtype takes them; raises as `check_range`."""
-    part, wanted = dense_rows(x, rows), np.dtype(array_dtype(dtype))
-    check_range(part, wanted)
-    return np.ascontiguousarray(part, wanted)
+        return x
 
 
 def check_range(x: Any, dtype: Any) -> None:
