@@ -333,7 +333,8 @@ void bind_comm(py::module_& m) {
       .def(py::init<int>(), py::arg("size"))
       .def("communicator", &comm::ThreadGroup::communicator, py::arg("rank"),
            "The end of one rank, for the thread that will be it.")
-      .def("abort", &comm::ThreadGroup::abort, "Releases all ranks that wait, now or later, with Aborted.");
+      .def("abort", &comm::ThreadGroup::abort, py::arg("rank") = py::none(),
+           "Releases all ranks that wait, now or later, with Aborted, which names the rank that failed.");
   m.def("die_after", &Communicator::die_after, py::arg("calls"),
         "This thread, which is a rank, dies at its so many-th call of any group of several ranks; 0: it does not.");
   m.def(

@@ -238,7 +238,7 @@ void bind_strategy(py::module_& m) {
           "After the last epoch: all ranks hold the same model.")
       .def_property_readonly("comm", &Session<T>::comm, "The session's ranks, as a group of its own.")
       .def(
-          "leave", [](Session<T>& session) { session.comm()->notify(comm::Notice::failed); }, release,
+          "leave", [](Session<T>& session) { session.comm()->fail(); }, release,
           "Releases the ranks that wait for this one in the session, now or later, with Aborted.")
       .def(
           "record", [](Session<T>& session) { session.strategy().record(); },

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -263,10 +264,21 @@ namespace {
 
 }  // namespace
 
+void Communicator::fail() {
+  const std::int64_t before = notified(Notice::failed);
+  const auto& recorder = record_.recorder();
+  notify(Notice::failed, before >= 0 || !recorder ? std::max(before, std::int64_t{0}) : 1 + recorder->log().rank);
+}
+
 void Communicator::check_others() {
-  const bool failed = notified(Notice::failed) >= 0;
+  const std::int64_t failed = notified(Notice::failed);
   check_living();
-  if (failed) throw Aborted("communicator: another rank failed");
+  check_failed(failed);
+}
+
+void Communicator::check_failed(std::int64_t notice) {
+  if (notice < 0) return;
+  throw Aborted(message("communicator: ", notice == 0 ? "another rank" : message("rank ", notice - 1), " failed"));
 }
 
 std::uint32_t Communicator::agree(std::uint32_t /*bits*/, bool /*patient*/) { cannot_go_on("agree"); }

@@ -32,8 +32,8 @@ const char* name(Kind kind);
 inline constexpr int kMaxTag = 32766;
 inline constexpr Index kSmall = 4096;  ///< bytes up to which a call works on copies, and can be forgotten by anybody
 
-/// Messages between ranks beside their calls: this rank has failed, so no rank may wait for it; this rank wishes
-/// that all come to an end.
+/// Messages between ranks beside their calls: a rank has failed, so no rank may wait for it (about its number in the
+/// job, and 1 more; 0: unknown); this rank wishes that all come to an end.
 enum class Notice : std::uint8_t { failed, stop };
 inline constexpr std::size_t kNotices = 2;
 
@@ -173,6 +173,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// The largest `about` of such notices so far, of this rank's own, too; -1 if there was none. Makes progress with
   /// what this rank has sent.
   virtual std::int64_t notified(Notice notice) = 0;
+  /// Gives the notice that this rank has failed, or passes on which one had done so before.
+  void fail();
   /// Throws RankFailed if a rank has died, Aborted if one has given the notice that it failed. Waits look themselves,
   /// 20 times a second at least.
   void check_others();
@@ -234,6 +236,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  protected:
   Communicator(int rank, int size);
 
+  /// The part of check_others() that throws Aborted.
+  static void check_failed(std::int64_t notice);
   /// The part of look_for_stall() that throws.
   void look_for_ended(double seconds, std::uint64_t entry);
   /// Of those that live: an agreement, on record beside the group's calls, of which the ranks may have made more or

@@ -224,7 +224,7 @@ std::uint32_t MpiCommunicator::agree(std::uint32_t bits, bool patient, const cha
   return agree_of_living(group(), bits, [&] {
     if (!patient && waiting.seconds() > timeout()) give_up(time_out_message(call, "some other rank"));
     if (waiting.pause()) {
-      if (notified(Notice::failed) >= 0) throw Aborted("communicator: another rank failed");
+      check_failed(notified(Notice::failed));
       patient ? look_for_ended(waiting.seconds(), wait.entry()) : look_for_stall(waiting.seconds(), wait.entry());
     }
     if (waiting.seconds() > 1) std::this_thread::sleep_for(kNap);

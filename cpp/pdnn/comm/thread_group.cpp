@@ -118,7 +118,7 @@ class ThreadCommunicator final : public Communicator {
   void notify(Notice notice, std::int64_t about) override { group_->notices->give(notice, about); }
   std::int64_t notified(Notice notice) override { return group_->notices->heard(notice); }
   [[noreturn]] void give_up(const std::string& message) override {
-    notify(Notice::failed, 0);
+    fail();
     throw CommunicationError(message);
   }
   bool survives() const override { return true; }
@@ -256,7 +256,7 @@ std::pair<Index, LivingThreads::Agreement> ThreadCommunicator::meet(std::uint32_
   group_->living->come(number, rank(), bits);
   for (Waiting waiting;; waiting.pause()) {
     if (auto agreement = group_->living->take(number)) return {number, std::move(*agreement)};
-    if (notified(Notice::failed) >= 0) throw Aborted("communicator: another rank failed");
+    check_failed(notified(Notice::failed));
     if (!patient && waiting.seconds() > timeout()) give_up(time_out_message(call, group_->living->missing(number)));
     if (waiting.seconds() > 1) std::this_thread::sleep_for(kNap);
   }
@@ -289,7 +289,7 @@ std::shared_ptr<Communicator> ThreadGroup::communicator(int rank) const {
   return comm;
 }
 
-void ThreadGroup::abort() const { state_->notices->give(Notice::failed, 0); }
+void ThreadGroup::abort(std::optional<int> rank) const { state_->notices->give(Notice::failed, rank ? 1 + *rank : 0); }
 
 std::shared_ptr<Communicator> make_self() {
   const auto notices = std::make_shared<ThreadGroup::State::Notices>(nullptr);
@@ -315,9 +315,12 @@ void run_ranks(int ranks, const std::function<void(Communicator&)>& f) {
           f(*comm);
           comm->end_record("has returned");
         } catch (const Died&) {  // NOLINT(bugprone-empty-catch): no error of the ranks that are left
-        } catch (...) {
+        } catch (const Aborted&) {
           errors[static_cast<std::size_t>(rank)] = std::current_exception();
           group.abort();
+        } catch (...) {
+          errors[static_cast<std::size_t>(rank)] = std::current_exception();
+          group.abort(rank);
         }
       });
     } catch (const std::exception& error) {

@@ -2,6 +2,7 @@
 /// ThreadGroup: ranks that are threads of one process. The first error of one releases all the others.
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "pdnn/comm/communicator.hpp"
 
@@ -12,8 +13,9 @@ class ThreadGroup {
   explicit ThreadGroup(int size);
   /// The end of one rank, for the thread that will be it; once for each rank.
   std::shared_ptr<Communicator> communicator(int rank) const;
-  /// Releases all ranks that wait, now or later, in this group or one split off it, with Aborted.
-  void abort() const;
+  /// Releases all ranks that wait, now or later, in this group or one split off it, with Aborted, which names the rank
+  /// that failed.
+  void abort(std::optional<int> rank = {}) const;
 
   struct State;
 

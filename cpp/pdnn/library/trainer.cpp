@@ -287,7 +287,7 @@ std::vector<Progress> Trainer<T>::Impl::fit(const Dataset& train, const FitOptio
     }
     session->finish();
   } catch (...) {
-    if (comm->size() > 1) group->notify(comm::Notice::failed);
+    if (comm->size() > 1) group->fail();
     throw;
   }
   return finished;

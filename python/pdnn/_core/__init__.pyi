@@ -222,9 +222,9 @@ class ThreadGroup:
     """
     def __init__(self, size: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
-    def abort(self) -> None:
+    def abort(self, rank: typing.SupportsInt | typing.SupportsIndex | None = None) -> None:
         """
-        Releases all ranks that wait, now or later, with Aborted.
+        Releases all ranks that wait, now or later, with Aborted, which names the rank that failed.
         """
     def communicator(self, rank: typing.SupportsInt | typing.SupportsIndex) -> Communicator:
         """

@@ -75,7 +75,7 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
             pass  # the others have been told, and may go on
         except BaseException as error:
             errors.append(error)
-            group.abort()
+            group.abort(None if isinstance(error, _core.Aborted) else rank)
 
     threads = [
         threading.Thread(target=work, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(ranks)
