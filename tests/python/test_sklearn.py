@@ -475,6 +475,7 @@ def test_layers_are_as_asked() -> None:
         ({"activation": ["step"]}, "activation has .'step'.; expected some of 'identity'"),
         ({"activation": [["relu"]]}, r"activation has .*'relu'.*; expected some of 'identity'"),
         ({"hidden_layer_sizes": (3, 0)}, "hidden_layer_sizes must be"),
+        ({"hidden_layer_sizes": True}, "hidden_layer_sizes must be"),
         ({"dropout": [1.5]}, "expected probabilities"),
         ({"solver": "lbfgs", "dropout": 0.1}, "batch_norm and dropout"),
         ({"solver": "lbfgs", "strategy": "team:2"}, "no strategy"),

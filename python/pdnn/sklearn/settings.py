@@ -111,7 +111,8 @@ class Settings(BaseEstimator):
             If a width, activation or probability is none, or there are more or fewer than hidden layers.
         """
         widths = np.atleast_1d(np.asarray(self.hidden_layer_sizes)).tolist()
-        if not all(isinstance(width, (int, float)) and width > 0 and width % 1 == 0 for width in widths):
+        numbers = all(isinstance(width, (int, float)) and not isinstance(width, bool) for width in widths)
+        if not numbers or not all(width > 0 and width % 1 == 0 for width in widths):
             raise ValueError(f"hidden_layer_sizes must be integers > 0, got {widths}")
         activations = _each("activation", self.activation, len(widths))
         unknown = {str(each) for each in activations if not isinstance(each, str) or each not in ACTIVATIONS}
