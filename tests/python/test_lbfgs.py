@@ -137,6 +137,40 @@ def test_small_units_hide_no_curvature() -> None:
     assert function(theirs)[0] > least * 1.01
 
 
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+def test_units_of_the_samples_hide_no_curvature_in_float32(unit: float, search: str | None) -> None:
+    x = (X * unit * np.linspace(300, 1500, 8)).astype(np.float32)
+    y = (x @ np.full((8, 1), 1 / unit / 1000) + 0.1 * RNG.normal(size=(120, 1))).astype(np.float32)
+    model = nn.Sequential(nn.Linear(8, 1, bias=False), seed=0)
+    model.flat_parameters[...] = 0
+    optimizer = optim.LBFGS(model.parameters(), line_search_fn=search, max_iter=100, max_eval=200)
+    for _ in range(2):
+        optimizer.step(lambda: model.gradient(x, y, nn.MSELoss(), out=model.flat_gradients)[0])
+    least = np.linalg.lstsq(x.astype(np.float64), y, rcond=None)[1][0] / len(x)
+    assert float(nn.MSELoss()(model.predict(x), y)) <= 1.001 * least
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_copy_with_its_model_steps_at_once(eager: bool) -> None:
+    def made() -> tuple[nn.Sequential, optim.LBFGS]:
+        model = linear(3)
+        return model, optim.LBFGS(model.parameters(), max_iter=5)
+
+    def step(model: nn.Sequential, optimizer: optim.LBFGS) -> Any:
+        def closure() -> Any:
+            optimizer.zero_grad()
+            if not eager:
+                return model.gradient(X, CLASSES, nn.CrossEntropyLoss(), out=model.flat_gradients)[0]
+            loss = nn.CrossEntropyLoss()(model(X), CLASSES)
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure), optimizer.state_dict()["steps"], model.fingerprint()
+
+    assert step(*copy.deepcopy(made())) == step(*made())
+
+
 def test_a_network_comes_at_least_as_low_as_with_torch() -> None:
     model = models.mlp([4, 32, 16, 4], "tanh", dtype="float64", seed=1)
     x = RNG.normal(size=(50, 4))

@@ -104,6 +104,25 @@ def test_a_natural_gradient_is_its_formula() -> None:
     np.testing.assert_allclose(model.flat_parameters, wanted, rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_natural_gradient_takes_what_smoothing_gives_rows_of_a_class_of_weight_0(reduction: str) -> None:
+    """F = Σ g gᵀ / w over rows with the gradients g and the factors w = (1 − s) w_c + s / 2 Σ w."""
+    weight, smoothing = [0.0, 3.0], 0.2
+    criterion = nn.CrossEntropyLoss(reduction, weight=weight, label_smoothing=smoothing)
+    alone = nn.CrossEntropyLoss("sum", weight=weight, label_smoothing=smoothing)
+    model = network()
+    rows = [model.gradient(X[i : i + 1], CLASSES[i : i + 1], alone)[1].copy() for i in range(len(X))]
+    factors = ((1 - smoothing) * np.array(weight) + smoothing / 2 * sum(weight))[CLASSES]
+    whole = 1.0 if reduction == "sum" else np.array(weight)[CLASSES].sum()
+    fisher = sum(np.outer(row, row) / factor for row, factor in zip(rows, factors, strict=True)) / whole
+    wanted = model.flat_parameters - 0.5 * np.linalg.solve(
+        fisher + 0.01 * np.eye(len(rows[0])), sum(rows) / whole
+    )
+    optimizer = optim.NaturalGradient(model.parameters(), lr=0.5, damping=0.01)
+    model.step(X, CLASSES, criterion, optimizer)
+    np.testing.assert_allclose(model.flat_parameters, wanted, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("criterion", [nn.MSELoss(), nn.MSELoss("sum"), nn.CrossEntropyLoss()], ids=repr)
 def test_levenberg_marquardt_follows_nielsens_rule(criterion: nn.Loss) -> None:
     """Its dampings and losses, step by step, from gradients and finite differences."""

@@ -35,7 +35,7 @@ void Seeds::write(Range rows, const Tensor<const double>& y, const Tensor<const 
                   const Target<double>& target, double scale, double* seeds, double* r) const {
   for (Index i = rows.begin; i < rows.end; ++i) {
     double *const own_seeds = seeds + i * count() * outputs_, *const own_r = r + i * count();
-    const double weight = scale * loss_.weight(target, i);
+    const double weight = scale * loss_.factor(target, i);
     std::fill_n(own_seeds, count() * outputs_, 0.0);
     std::fill_n(own_r, count(), 0.0);
     if (!(weight > 0)) continue;

@@ -58,11 +58,17 @@ class Loss {
   /// rows count 0 makes no update.
   virtual bool weighs_classes() const { return false; }
   virtual double class_weight(std::int32_t /*label*/) const { return 1; }
+  /// What the loss of a row of this class is multiplied by beside the row's own weight.
+  virtual double class_factor(std::int32_t label) const { return class_weight(label); }
   /// Whether rows of such targets may count differently, and what one of them counts in a mean.
   bool weighs(const Target<T>& target) const { return target.weights || (target.classes && weighs_classes()); }
   double weight(const Target<T>& target, Index row) const {
     const double own = target.weights ? target.weights[row] : 1.0;
     return target.classes && weighs_classes() ? own * class_weight(target.classes[row]) : own;
+  }
+  double factor(const Target<T>& target, Index row) const {
+    const double own = target.weights ? target.weights[row] : 1.0;
+    return target.classes && weighs_classes() ? own * class_factor(target.classes[row]) : own;
   }
   /// What the first so many rows count together: their number, unless they are weighed.
   double weight_of_rows(const Target<T>& target, Index rows) const;

@@ -127,12 +127,15 @@ class LBFGS(ClosureOptimizer):
         """
         if not callable(closure):
             raise TypeError(f"LBFGS: closure is of type {type(closure).__name__}; pass {CLOSURE}")
+        first: list[float] = []
+        if any(own.store is None for own in self.parameters()):  # of a copy, until its model is called
+            first.append(_number_of(closure()))
         self.sync_groups()
         core, store = self.core, self.store()
         store.fits.check("step")
 
         def evaluate() -> tuple[float, Array]:
-            loss = _number_of(closure())
+            loss = first.pop() if first else _number_of(closure())
             core.steps += 1
             return loss, store.flat_gradients
 
@@ -208,9 +211,7 @@ class LBFGS(ClosureOptimizer):
         known = InverseHessian(state["steps"], state["gradient_changes"], state["curvatures"], counts[1:])
         if counts[0] > 0:
             change = gradient - last_gradient
-            curvature = dot(change, last_step)
-            if curvature > np.finfo(gradient.dtype).eps * dot(change, change):  # else H would not be positive
-                known.learn(last_step, change, curvature)
+            known.learn(last_step, change, dot(change, last_step), dot(last_gradient, last_step))
         counts[0] += 1
         last_step[...], last_gradient[...] = 0, gradient
         direction = known.direction(gradient)

@@ -112,5 +112,4 @@ def minimize(
         if before - loss <= LEAST_DECREASE * max(abs(before), abs(loss), 1):
             return ended(True, "the loss decreases no more")
         curvature = (found.slope - slope) * found.step
-        if curvature > -float(np.finfo(np.float64).eps) * slope * found.step:  # else H would not be positive
-            known.learn(found.step * direction, change, curvature)
+        known.learn(found.step * direction, change, curvature, slope * found.step)

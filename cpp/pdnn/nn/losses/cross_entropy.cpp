@@ -8,10 +8,14 @@ namespace pdnn::nn {
 
 template <class T>
 CrossEntropyLoss<T>::CrossEntropyLoss(Reduction reduction, std::vector<double> class_weights, double smoothing)
-    : Loss<T>(reduction), class_weights_(std::move(class_weights)), counts_(class_weights_), smoothing_(smoothing) {
-  if (reduction != Reduction::sum) return;
-  const double all = std::reduce(counts_.begin(), counts_.end());
-  for (double& count : counts_) count = (1 - smoothing) * count + smoothing * all / static_cast<double>(counts_.size());
+    : Loss<T>(reduction),
+      class_weights_(std::move(class_weights)),
+      class_factors_(class_weights_),
+      smoothing_(smoothing) {
+  if (smoothing == 0) return;
+  const double all = std::reduce(class_weights_.begin(), class_weights_.end());
+  const auto classes = static_cast<double>(class_weights_.size());
+  for (double& factor : class_factors_) factor = (1 - smoothing) * factor + smoothing * all / classes;
 }
 
 template <class T>
