@@ -67,6 +67,29 @@ def test_rows_count_their_weights_on_all_ranks_together() -> None:
         np.testing.assert_allclose(got, alone.flat_gradients, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("op", [ddp.Average, ddp.Sum])
+def test_several_losses_in_one_pass(op: str) -> None:
+    """Averages of losses of the same rows; sums of any, divided by what their rows count on all ranks."""
+    weight = np.array([1.0, 0.0, 5.0, 2.0]) if op == ddp.Sum else np.ones(4)
+
+    def gradients(*rows: int) -> np.ndarray:
+        model, distributed = sigmoids(7), not rows
+        taken = list(rows) or [[0, 1, 2], [3]][ddp.rank()]
+        opt = ddp.DistributedOptimizer(sgd(model), op=op) if distributed else sgd(model)
+        out, reduction = model(ROWS[taken]), "sum" if op == ddp.Sum else "mean"
+        first = nn.CrossEntropyLoss(reduction)(out, LABELS[taken], weight[taken])
+        second = nn.MSELoss(reduction)(out, np.ones(out.shape))
+        if op == ddp.Sum:
+            first, second = first / weight.sum(), second / 4
+        (first + second).backward()
+        if distributed:
+            opt.synchronize()  # type: ignore[union-attr]
+        return model.flat_gradients.copy()
+
+    for got in pdnn.run(gradients, ranks=2, backend="threads"):
+        np.testing.assert_allclose(got, gradients(0, 1, 2, 3), rtol=1e-12, atol=1e-15)
+
+
 def test_a_rank_that_raises_in_a_step_releases_the_others() -> None:
     def fail() -> None:
         comm, model = pdnn.world(), sigmoids(7)
@@ -146,6 +169,9 @@ def test_mistakes_are_refused() -> None:
     opt.synchronize()
     with pytest.raises(ValueError, match="gradients from before are still there"):
         loss(model(ROWS[:4]), LABELS[:4]).backward()
+    opt.zero_grad()
+    with pytest.raises(ValueError, match=r"losses of this pass count 2 and 4 rows, .* with op=ddp\.Sum"):
+        (loss(model(ROWS[:4]), LABELS[:4]) + loss(model(ROWS[:2]), LABELS[:2])).backward()
     opt.remove()
     model.flat_gradients[:] = 0
     loss(model(ROWS[:4]), LABELS[:4]).backward()

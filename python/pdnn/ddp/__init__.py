@@ -18,10 +18,11 @@ from pdnn.ddp.collectives import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
-from pdnn.ddp.optimizer import Compression, DistributedOptimizer, join
+from pdnn.ddp.optimizer import Compression, DistributedOptimizer
 from pdnn.ddp.partition import partition_dataset
 from pdnn.ddp.ranks import init, local_rank, local_size, rank, size
 from pdnn.ddp.state import State, elastic
+from pdnn.ddp.uneven import join
 
 __all__ = [
     "Average",

@@ -1,4 +1,4 @@
-"""DistributedOptimizer: an optimizer with the gradients of all ranks, and `join` for uneven inputs."""
+"""DistributedOptimizer: an optimizer with the gradients of all ranks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for
 from pdnn.ddp.collectives import Average, Sum
 from pdnn.moved import former
+from pdnn.nn.eager import LossNode
 from pdnn.nn.seeds import GOLDEN_RATIO
 from pdnn.nn.sequential import Sequential
 from pdnn.optim import Optimizer
@@ -186,6 +187,14 @@ class DistributedOptimizer(Optimizer):
             )
         if not self._clean and any(self._memory.flat_gradients[a:b].any() for a, b in self._buckets):
             raise ValueError("backward: gradients from before are still there; call opt.zero_grad() first")
+        counts = {node.rows or 0.0 for node in nodes if isinstance(node, LossNode)}
+        if len(counts) > 1 and self.op == Average:
+            found = " and ".join(f"{count:g}" for count in sorted(counts))
+            raise ValueError(
+                f"backward: the losses of this pass count {found} rows, and with op=Average a pass has one "
+                "weight; take losses of the same rows and weights, or sums of them (reduction='sum'), each "
+                "divided by what its rows count on all ranks, with op=ddp.Sum"
+            )
         self._clean = True
         rows = next((node.rows for node in nodes if node.rows is not None), 0)
         self._synchronized = [node for node in nodes if node.synchronized]
@@ -368,32 +377,3 @@ class DistributedOptimizer(Optimizer):
     def config(self) -> dict[str, Any]:
         """As the inner optimizer's."""
         return self.optimizer.config()
-
-
-@contextmanager
-def join(optimizer: DistributedOptimizer) -> Iterator[None]:
-    """Allows different numbers of batches: put ``with ddp.join(opt):`` around the loop, on every rank.
-
-    A rank that leaves the block continues to take part in the others' steps, with gradients of zero and no
-    rows, until all have left it. So every update is that of the rows that there were, all ranks end with
-    the same parameters, and layers with ``sync=True`` get no missing calls. Do not call other collectives
-    inside the block. Passes left over before a step (``backward_passes_per_step``) count in the next step
-    of any rank, or in a last one. A rank that has left uses the others' learning rates; if a schedule
-    advances inside the block, set all ranks' schedules to the same time afterwards (`LRScheduler.step_to`).
-
-    Parameters
-    ----------
-    optimizer : DistributedOptimizer
-
-    Raises
-    ------
-    TypeError
-        If it is no DistributedOptimizer.
-    ValueError
-        If layers add up over ranks, and this rank has had no batch.
-    """
-    if not isinstance(optimizer, DistributedOptimizer):
-        raise TypeError(f"join: got {kind_of(optimizer)}, expected a DistributedOptimizer")
-    yield
-    while optimizer.step_without_batch():
-        pass
