@@ -107,6 +107,7 @@ class Trainer(Advising, Estimation):
     """
 
     advice = TRAINER
+    comparing: set[str]  # names in `best` that callbacks of this fit have
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in FIXED and name in vars(self):
@@ -234,6 +235,7 @@ class Trainer(Advising, Estimation):
             )
         with self._fit_alone(), self._names_kept():
             fitting = begin(self, data, validation, settings)
+            self.comparing = set()
             with fitting.releasing():
                 for watcher in watchers:
                     watcher.on_train_begin(self)

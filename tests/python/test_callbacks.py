@@ -342,6 +342,74 @@ def test_early_stopping_goes_on_in_a_resumed_training(
     assert again == once_more == whole
 
 
+def scripted(values: list[float]) -> pdnn.Trainer:
+    """One whose metric "score" has these values, epoch by epoch."""
+    trainer = make(metrics={"score": lambda y, prediction: values[trainer.epoch]})
+    return trainer
+
+
+class Interrupt(Callback):
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+        if epoch == self.epoch:
+            raise KeyboardInterrupt
+
+
+def test_two_that_compare_one_value_both_go_on_in_a_resumed_training(tmp_path: Path) -> None:
+    values = [1.0, 0.95, 0.85, 0.9, 0.91, 0.92, 0.93, 0.94]
+
+    def trained(*callbacks: Callback, **options: Any) -> tuple[list[int], int, str]:
+        trainer = scripted(values)
+        both = [
+            EarlyStopping("val_score", patience=5, mode="min"),
+            EarlyStopping("val_score", patience=6, mode="min", min_delta=0.2, restore_best=False),
+        ]
+        options |= {"validation": (X, Y), "callbacks": [*both, *callbacks], "verbose": False}
+        trainer.fit(X, Y, 8, 10, **options)
+        return [each.best_epoch for each in both], trainer.epoch, trainer.model.fingerprint()
+
+    whole = trained()
+    assert whole[:2] == ([2, 0], 7)
+    with pytest.raises(KeyboardInterrupt):
+        trained(Interrupt(5), checkpoint=tmp_path)
+    assert trained(checkpoint=tmp_path, resume=True) == whole
+
+
+@pytest.mark.parametrize(
+    ("values", "min_delta", "best"),
+    [
+        ([2.0, 1.5, 1.0, 0.95, 0.89, 0.88], 0.1, 4),  # epoch 3 is no improvement of epoch 2
+        ([0.5, 0.9, 0.9, 0.8, 0.4, 0.7], 0.0, 4),
+        ([0.5, 0.9, 0.9, 0.8, 0.4, 0.3], 0.0, 5),
+    ],
+)
+def test_a_best_model_outlives_a_resumption_from_before_it(
+    values: list[float], min_delta: float, best: int, tmp_path: Path
+) -> None:
+    kept = ModelCheckpoint(tmp_path / "best", "val_score", "min", min_delta)
+
+    def trained(*callbacks: Callback) -> None:
+        own = [ModelCheckpoint(kept.path, "val_score", "min", min_delta), *callbacks]
+        options: dict[str, Any] = {"checkpoint": tmp_path / "run", "every": 3, "resume": True}
+        scripted(values).fit(X, Y, 6, 10, validation=(X, Y), callbacks=own, verbose=False, **options)
+
+    whole = scripted(values)
+    fit(whole, 6, kept)
+    assert kept.best_epoch == best
+    model = pdnn.load_model(kept.path).fingerprint()
+    kept.path.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        trained(Interrupt(4))
+    fourth = pdnn.load_model(kept.path).fingerprint()
+    with pytest.raises(KeyboardInterrupt):
+        trained(Interrupt(3))  # epoch 3 again
+    assert pdnn.load_model(kept.path).fingerprint() == fourth
+    trained()
+    assert pdnn.load_model(kept.path).fingerprint() == model
+
+
 def test_a_fit_after_one_that_ended_compares_anew(tmp_path: Path) -> None:
     trainer, stopping = make(), EarlyStopping(patience=2)
     fit(trainer, 9, stopping, Worsen(2))

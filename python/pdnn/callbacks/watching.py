@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import chain, count
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 from pdnn.callbacks.base import Callback
 from pdnn.checks import flag, integer, number
@@ -114,6 +116,7 @@ class EarlyStopping(_Watching):
         self.patience = integer(self, "patience", patience, 1)
         self.restore_best = flag(self, "restore_best", restore_best)
         self._kept: tuple[Array, Array] | None = None
+        self._name = monitor  # of what the trainer keeps for it
 
     def on_train_begin(self, trainer: Trainer) -> None:
         """Forgets what an earlier fit saw, unless that did not end and this one goes on with it.
@@ -123,6 +126,9 @@ class EarlyStopping(_Watching):
         ValueError
             If the value is one of validation, and `fit` was given no data for it.
         """
+        others = (f"{self.monitor} {number}" for number in count(2))
+        self._name = next(name for name in chain([self.monitor], others) if name not in trainer.comparing)
+        trainer.comparing.add(self._name)
         super().on_train_begin(trainer)
         if self.best is not None:
             self._stop_if_over(trainer, trainer.epoch - 1)
@@ -130,7 +136,7 @@ class EarlyStopping(_Watching):
     def _recall(self, trainer: Trainer, until: int) -> None:
         super()._recall(trainer, until)
         self._kept = None
-        had = trainer.best.get(self.monitor)
+        had = trainer.best.get(self._name)
         if had is not None and had.until == until:
             self.best, self.best_epoch, self._kept = had.value, had.epoch, had.model
 
@@ -146,7 +152,7 @@ class EarlyStopping(_Watching):
         if self._improves(epoch, logs) and self.restore_best:
             self._kept = trainer.model.flat_parameters.copy(), trainer.model.flat_buffers.copy()
         assert self.best is not None, "the first epoch improves"
-        trainer.best[self.monitor] = Best(self.best, self.best_epoch, epoch + 1, self._kept)
+        trainer.best[self._name] = Best(self.best, self.best_epoch, epoch + 1, self._kept)
         self._stop_if_over(trainer, epoch)
 
     def _stop_if_over(self, trainer: Trainer, epoch: int) -> None:
@@ -157,7 +163,7 @@ class EarlyStopping(_Watching):
     def on_train_end(self, trainer: Trainer) -> None:
         """Puts the best parameters and buffers back."""
         super().on_train_end(trainer)
-        trainer.best.pop(self.monitor, None)
+        trainer.best.pop(self._name, None)
         if self._kept is not None:
             trainer.model.flat_parameters[...], trainer.model.flat_buffers[...] = self._kept
 
@@ -275,7 +281,8 @@ class ModelCheckpoint(_Watching):
     Attributes
     ----------
     best : float or None
-        The value of the model in the file; also of epochs before a resumed or second fit.
+        The value of the model in the file; also of epochs before a resumed or second fit. If the file has a
+        later one of a training that went back, the best of the epochs so far.
     best_epoch : int
         When it was seen, counted from 0.
     """
@@ -313,18 +320,26 @@ class ModelCheckpoint(_Watching):
 
     def _recall(self, trainer: Trainer, until: int) -> None:
         super()._recall(trainer, until)
-        name, epoch, value = self._written()
         values = trainer.history.history.get(self.monitor, [])[:until]
-        if name == self.monitor and epoch < len(values) and values[epoch] == value:
-            self.best, self.best_epoch = value, epoch
+        written = self._written()
+        if not values or not written or written[0] != self.monitor:
+            return
+        _, at, value, *began = written
+        if at < len(values):
+            if values[at] == value:
+                self.best, self.best_epoch = value, at
+        elif began == values[:1]:  # a later one of this training, which went back
+            for epoch, had in enumerate(values):
+                self._improves(epoch, {self.monitor: had})
+            self._until = until
 
-    def _written(self) -> tuple[str, int, float]:
-        """What the model in the file is the best of, its epoch and value; "" if it is none of this kind."""
+    def _written(self) -> list[Any]:
+        """Of the model in the file: its monitor, epoch and value, and that of epoch 0; empty if not known."""
         try:
-            name, epoch, value = json.loads(safetensors.read(self.path)[1]["pdnn.best"])
+            written = json.loads(safetensors.read(self.path)[1]["pdnn.best"])
         except (KeyError, OSError, ValueError):
-            return "", 0, 0.0
-        return name, epoch, value
+            return []
+        return written if isinstance(written, list) and len(written) in (3, 4) else []
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Writes the model if it is the best one.
@@ -336,4 +351,6 @@ class ModelCheckpoint(_Watching):
         """
         self._catch_up(trainer, epoch)
         if self._improves(epoch, logs) and trainer.comm.rank == 0:
-            trainer.model.save(self.path, {"pdnn.best": json.dumps([self.monitor, epoch, self.best])})
+            values = trainer.history.history.get(self.monitor, [])
+            written = [self.monitor, epoch, self.best, *values[:1]]
+            trainer.model.save(self.path, {"pdnn.best": json.dumps(written)})

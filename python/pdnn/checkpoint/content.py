@@ -230,7 +230,8 @@ def take(
         for name, values in needed.items():
             values[...] = given[name]
     # With what a callback made of the rates, unless others are wanted now:
-    now, first_rates = (rates["now"], rates["first"]) if goes_on else (None, training.first_rates)
+    began = training.first_rates or training.rates
+    now, first_rates = (rates["now"], rates["first"]) if goes_on else (None, began)
     where = numbers["epoch"], numbers["step"], position
     training.go_to(State(*where, steps, time, now, first_rates, best))
     training.seed, training.model.classes = numbers["seed"], names
