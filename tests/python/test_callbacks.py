@@ -342,6 +342,30 @@ def test_early_stopping_goes_on_in_a_resumed_training(
     assert again == once_more == whole
 
 
+@pytest.mark.parametrize("files", [0, 1, 2])
+def test_a_rate_lowered_by_hand_outlives_saves_and_loads(files: int, tmp_path: Path) -> None:
+    """A loaded trainer did not know with which rate it began, so the lowered one was taken for it."""
+
+    def through_a_file(trainer: pdnn.Trainer) -> pdnn.Trainer:
+        trainer.save(tmp_path / "trainer")
+        other = make()
+        other.load(tmp_path / "trainer")
+        return other
+
+    def trained(files: int) -> tuple[float, str]:
+        trainer = make()
+        fit(trainer, 1)
+        trainer = through_a_file(trainer) if files > 1 else trainer
+        trainer.optimizer.param_groups[0]["lr"] = 0.003
+        fit(trainer, 1)
+        trainer = through_a_file(trainer) if files > 0 else trainer
+        fit(trainer, 1)
+        return trainer.optimizer.param_groups[0]["lr"], trainer.model.fingerprint()
+
+    assert trained(files) == trained(0)
+    assert trained(files)[0] == 0.003
+
+
 def scripted(values: list[float]) -> pdnn.Trainer:
     """One whose metric "score" has these values, epoch by epoch."""
     trainer = make(metrics={"score": lambda y, prediction: values[trainer.epoch]})
