@@ -66,6 +66,7 @@ class Loss {
     const double own = target.weights ? target.weights[row] : 1.0;
     return target.classes && weighs_classes() ? own * class_weight(target.classes[row]) : own;
   }
+  /// What the loss of a row is multiplied by.
   double factor(const Target<T>& target, Index row) const {
     const double own = target.weights ? target.weights[row] : 1.0;
     return target.classes && weighs_classes() ? own * class_factor(target.classes[row]) : own;

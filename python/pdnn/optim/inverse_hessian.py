@@ -45,14 +45,14 @@ class InverseHessian:
         """Takes differences s of parameters and y of gradients, shape (n,), if they show curvature.
 
         The rule is that of L-BFGS-B (Zhu, Byrd, Lu and Nocedal, ACM TOMS 23, 1997), which knows no units:
-        s·y > -ε g·s, with ε the rounding of the dtype. Else H would not stay positive.
+        s·y > ε |g·s|, with ε the rounding of the dtype. Else H would not stay positive.
 
         Parameters
         ----------
         curvature, slope : float
             s·y, and g·s with the gradient g where the step began.
         """
-        if not curvature > -float(np.finfo(self._steps.dtype).eps) * slope:
+        if not curvature > float(np.finfo(self._steps.dtype).eps) * abs(slope):
             return
         row = self._pairs[0] % len(self._steps)
         self._steps[row], self._changes[row], self._curvatures[row] = step, change, curvature
