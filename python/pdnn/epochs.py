@@ -7,18 +7,20 @@ from contextlib import contextmanager
 from copy import copy
 from math import ceil, inf, nan
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from pdnn import _core, strategies
-from pdnn._core import CompressionStats, EpochSums, OnNonfinite
+from pdnn._core import EpochSums, OnNonfinite
 from pdnn.comm import Communicator
 from pdnn.core import core_for
 from pdnn.data import PadCropFlip
 from pdnn.data.block_source import BlockSource
 from pdnn.data.source import Source
 from pdnn.data.stream import reading_ahead
+from pdnn.history import sent
+from pdnn.nonfinite import tell_nonfinite
 from pdnn.store import Array
 from pdnn.strategies import Strategy
 from pdnn.training import Position, Training
@@ -29,6 +31,15 @@ LOOK = 0.04
 _EpochMade: TypeAlias = tuple[EpochSums, list[float]]
 _NOTHING = EpochSums()
 _RULES = {"raise": OnNonfinite.stop, "skip": OnNonfinite.skip, "ignore": OnNonfinite.ignore}
+
+
+class _Begun(NamedTuple):
+    """Where an epoch began: its number, the steps and the schedule's time, and how many were recorded."""
+
+    epoch: int
+    step: int
+    time: int
+    recorded: int
 
 
 class Epochs:
@@ -75,7 +86,7 @@ class Epochs:
         self.steps = ceil(len(source) / self._rows)
         self.complete = False
         self._last: EpochSums | None = None
-        self._uncounted = 0  # steps of an epoch that is complete, but not recorded
+        self._begun: _Begun | None = None  # of the last epoch of which steps were noted
         self._all_raise = False
         self._no_rates = np.zeros((0, len(training.optimizer.param_groups)))
         self._drawn: tuple[int, Array] | None = None
@@ -123,7 +134,6 @@ class Epochs:
             On all ranks, if a loss or gradient is not finite and the training is to raise then.
         """
         training, began = self._training, monotonic()
-        self._uncounted = 0
         last = training.step + most_steps if most_steps else inf
         while True:
             left = max(0.0, seconds - (monotonic() - began))
@@ -162,8 +172,18 @@ class Epochs:
             rates = schedule.table(times)
             epochs = len(rates) or 1  # until the optimizer refuses a rate, as it does one of this epoch
         orders = np.stack([self._order(training.epoch + epoch) for epoch in range(epochs)])
-        for sums, _ in self.run_several(orders, rates, np.ones(epochs)):
-            note(sums)
+        made, end = self._make(orders, rates, np.ones(epochs))
+        for sums, _ in made:
+            number = training.epoch
+            while training.epoch == number:  # once more after a Ctrl-C: the model has these steps
+                try:
+                    self._advance(0, _NOTHING, sums)
+                    note(sums)
+                except KeyboardInterrupt as interrupt:
+                    end = interrupt
+                    self._begin_again()
+        if end is not None:
+            raise end
 
     def run_several(self, orders: Array, rates: Array, scales: Array) -> Iterator[_EpochMade]:
         """Makes the steps of whole epochs, as `run_ahead`, with orders and rates of one's own.
@@ -183,12 +203,18 @@ class Epochs:
             Of each the sums, and Σ w² over each group's parameters after it. Behind the last it raises what
             ended the call, such as a KeyboardInterrupt, or FloatingPointError, as `run`.
         """
-        made: list[_EpochMade] = []
+        return self._each(*self._make(orders, rates, scales))
+
+    def _make(
+        self, orders: Array, rates: Array, scales: Array
+    ) -> tuple[list[_EpochMade], BaseException | None]:
+        """The epochs made, as `run_several` takes them, and what ended the call before the last one."""
+        made = list[_EpochMade]()
         try:
             self._run_epochs(orders, rates, scales, made)
         except BaseException as end:
-            return self._each(made, end)
-        return self._each(made, None)
+            return made, end
+        return made, None
 
     def _run_epochs(self, orders: Array, rates: Array, scales: Array, made: list[_EpochMade]) -> None:
         training = self._training
@@ -201,7 +227,6 @@ class Epochs:
     def _each(self, made: list[_EpochMade], end: BaseException | None) -> Iterator[_EpochMade]:
         for sums, squares in made:
             self._advance(0, _NOTHING, sums)
-            self._check_finite(sums)
             yield sums, squares
         if end is not None:
             raise end
@@ -248,38 +273,10 @@ class Epochs:
                 pause_after=seconds,
             )
         self._advance(row, before, sums)
-        self._check_finite(sums)
         if self._timeline and self.complete:
             training.history.timeline = strategies.Timeline(self.session.timeline())
         self._last = sums
         return sums, end
-
-    def _check_finite(self, sums: EpochSums) -> None:
-        """Raises FloatingPointError if a step was not finite."""
-        if sums.nonfinite is not None:
-            self._training.position, self._uncounted, self._all_raise = None, 0, True
-            self._training.take_root_updates()
-            raise FloatingPointError(self._tell_nonfinite(*sums.nonfinite))
-
-    def _tell_nonfinite(self, step: int, element: int, rank: int) -> str:
-        """Says which step was not finite, and where this was seen first."""
-        what, end = "a gradient that a codec was to send", 0
-        if element < 0:
-            what = "the loss"
-            if self._training.loss.core_name == "BCELoss":
-                what += " (BCELoss is of probabilities, as nn.Sigmoid() gives; BCEWithLogitsLoss of others)"
-        for name, parameter in self._training.model.named_parameters():
-            end += parameter.size
-            if 0 <= element < end:
-                what = f'the gradient of "{name}", or the update made of it,'
-                break
-        whose = f" of rank {rank}" if rank >= 0 and self.comm.size > 1 else ""
-        return (
-            f"fit: step {step} of the training, in epoch {self._training.epoch}, counted from 0{whose}: "
-            f"{what} is NaN or infinite; this update was not made, those before it were. "
-            f"{self._source.advice()}; "
-            'on_nonfinite="skip" (--on-nonfinite skip) leaves such updates out'
-        )
 
     def _part(self, row: int) -> tuple[Any, Array, int]:
         """What has the row at a place of the epoch, the epoch's order, and the place behind those it has."""
@@ -300,8 +297,15 @@ class Epochs:
         return self._drawn[1]
 
     def _advance(self, row: int, before: EpochSums, sums: EpochSums) -> None:
-        """Notes how far the training has come; ranks of their own that stop have no common place."""
+        """Notes how far the training has come; ranks of their own that stop have no common place.
+
+        Raises FloatingPointError if a step was not finite.
+        """
         training, schedule = self._training, self._training.schedule
+        if self._begun is None or self._begun.epoch != training.epoch:
+            time = schedule.last_epoch if schedule is not None else 0
+            time -= before.steps if training.schedule_per == "step" else 0
+            self._begun = _Begun(training.epoch, training.step - before.steps, time, training.history.epochs)
         steps, rows = sums.steps - before.steps, len(self._source)
         row = min(row + steps * self._rows, rows)
         scattered = sums.stopped and training.strategy.models_apart
@@ -310,21 +314,27 @@ class Epochs:
             schedule.step_to(schedule.last_epoch + (steps if training.schedule_per == "step" else 1))
         training.step += steps
         self.complete = complete
-        self._uncounted = sums.steps if self.complete else 0
         training.position = None
         if not self.complete and not scattered:
             training.position = Position(row, rows, self._source.shuffled(self._shuffle), sums)
+        if sums.nonfinite is not None:
+            training.position, self._begun, self._all_raise = None, None, True
+            training.take_root_updates()
+            raise FloatingPointError(tell_nonfinite(training, self._source, self.comm.size, *sums.nonfinite))
 
     def _begin_again(self) -> None:
-        """An error ended an epoch whose steps are not recorded: it begins again with its first row."""
-        training, schedule = self._training, self._training.schedule
-        steps = self._uncounted if training.position is None else training.position.sums.steps
-        training.step -= steps
-        if schedule is not None and training.schedule_per == "step":
-            schedule.step_to(schedule.last_epoch - steps)
-        elif schedule is not None and self._uncounted:
-            schedule.step_to(schedule.last_epoch - 1)
-        training.position, self._uncounted = None, 0
+        """An error, at whatever moment, ended an epoch that does not count yet: it begins again."""
+        training, begun = self._training, self._begun
+        if begun is not None and begun.epoch == training.epoch:
+            training.step = begun.step
+            if training.schedule is not None:
+                training.schedule.step_to(begun.time)
+            training.history.cut(begun.recorded)
+        elif training.position is not None:  # that of a checkpoint, from which no step was made
+            training.step -= training.position.sums.steps
+            if training.schedule is not None and training.schedule_per == "step":
+                training.schedule.step_to(training.schedule.last_epoch - training.position.sums.steps)
+        training.position = None
 
     def logs(self, sums: EpochSums) -> dict[str, float]:
         """Loss, and accuracy for classification, of an epoch's rows as they were trained on.
@@ -347,8 +357,7 @@ class Epochs:
         phases = sums.phases
         counts = {"steps": sums.steps, "bytes": sums.bytes, "shared_bytes": sums.shared_bytes}
         ranks = self._ranks({"seconds": sums.seconds, **counts, **phases})
-        self._training.history.add(logs, phases, updates, _sent(sums.compression), ranks)
-        self._uncounted = 0
+        self._training.history.add(logs, phases, updates, sent(sums.compression), ranks)
 
     def _ranks(self, mine: dict[str, float]) -> list[dict[str, float]]:
         """What `History.ranks` keeps of an epoch, from what this rank measured; collective."""
@@ -388,13 +397,4 @@ class Epochs:
         self._training.take_root_updates()
         late = self.session.take_compression()
         if self._last is not None and late.sums > 0:  # an average made just now
-            self._training.history.compression[-1] = _sent(self._last.compression, late)
-
-
-def _sent(*counted: CompressionStats) -> dict[str, float]:
-    """What `History.compression` keeps of an epoch, from what the core has counted."""
-    if not sum([each.bytes_uncompressed for each in counted]):
-        return {}
-    from pdnn.codec import CompressionStats as Stats
-
-    return sum(map(Stats.of, counted), Stats()).to_dict()
+            self._training.history.compression[-1] = sent(self._last.compression, late)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from threading import Lock, get_ident
+from threading import get_ident
 
 
 class FitLock:
@@ -16,21 +16,26 @@ class FitLock:
     """
 
     def __init__(self) -> None:
-        self._lock, self.thread, self._process = Lock(), 0, os.getpid()
+        self._begin_anew()
 
-    def acquire(self) -> bool:
-        """Whether the calling thread has it now: no fit was under way."""
+    def _begin_anew(self) -> None:
+        self._fits: dict[str, object] = {}
+        self.thread, self._process = 0, os.getpid()
+
+    def acquire(self, fit: object) -> bool:
+        """Whether this fit has it now: no other was under way. Release it also if a Ctrl-C ends this call."""
         if self._process != os.getpid():  # a fork, without its parent's threads and their fits
-            self._lock, self.thread, self._process = Lock(), 0, os.getpid()
-        if not self._lock.acquire(blocking=False):
+            self._begin_anew()
+        if self._fits.setdefault("now", fit) is not fit:
             return False
         self.thread = get_ident()
         return True
 
-    def release(self) -> None:
-        """The fit is over."""
-        self.thread = 0
-        self._lock.release()
+    def release(self, fit: object) -> None:
+        """This fit is over, if it has begun."""
+        if self._fits.get("now") is fit:
+            self.thread = 0
+            self._fits.clear()
 
     def check(self, call: str) -> None:
         """Raises ValueError if another thread of this process is within a fit."""

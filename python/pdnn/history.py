@@ -15,6 +15,7 @@ from pdnn.moved import former
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pdnn._core import CompressionStats
     from pdnn.estimate import Estimate
     from pdnn.strategies.timeline import Timeline
 
@@ -127,6 +128,12 @@ class History(Advising):
         self.updates.append(updates or {})
         self.compression.append(compression or {})
         self.ranks.append(ranks or [])
+
+    def cut(self, epochs: int) -> None:
+        """Forgets all but so many epochs."""
+        columns: list[list[Any]] = [*self.history.values(), self.phases, self.updates, self.compression]
+        for column in (*columns, self.ranks):
+            del column[epochs:]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
@@ -249,3 +256,12 @@ def _times(ranks: list[dict[str, float]]) -> list[dict[str, float]]:
         other = max(0.0, rank["seconds"] - compute - communication - waiting)
         times.append({"compute": compute, "communication": communication, "waiting": waiting, "other": other})
     return times
+
+
+def sent(*counted: CompressionStats) -> dict[str, float]:
+    """What `History.compression` keeps of an epoch, from what the core has counted."""
+    if not sum([each.bytes_uncompressed for each in counted]):
+        return {}
+    from pdnn.codec import CompressionStats as Stats
+
+    return sum(map(Stats.of, counted), Stats()).to_dict()

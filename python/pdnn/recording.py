@@ -32,7 +32,11 @@ class no_grad(ContextDecorator):
             raise TypeError("no_grad: write @no_grad(), with brackets, to decorate a function")
 
     def __enter__(self) -> no_grad:
-        _paused.set((*_paused.get(), self))
+        try:
+            _paused.set((*_paused.get(), self))
+        except BaseException:  # Ctrl-C: what is within is not begun, so there is no end of it
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, Protocol
 
@@ -233,23 +233,26 @@ class Trainer(Advising, Estimation):
                 "fit: this trainer was made outside the ranks that call it, and knows no other rank; make "
                 "model, optimizer and trainer in the function that each rank calls"
             )
-        with self._fit_alone(), self._names_kept():
-            fitting = begin(self, data, validation, settings)
-            self.comparing = set()
-            with fitting.releasing():
-                for watcher in watchers:
-                    watcher.on_train_begin(self)
 
-            def watch(epoch: int, logs: dict[str, float]) -> None:
-                for watcher in watchers:
-                    watcher.on_epoch_end(self, epoch, logs)
+        def watch(epoch: int, logs: dict[str, float]) -> None:
+            for watcher in watchers:
+                watcher.on_epoch_end(self, epoch, logs)
 
-            fitting.run(watch if watchers else None)
-            with fitting.releasing():
-                for watcher in watchers:
-                    watcher.on_train_end(self)
-                self.history.fingerprint = self.model.fingerprint()
-                fitting.compare_models(self.history.fingerprint)
+        def fit() -> None:
+            with self._names_kept():
+                fitting = begin(self, data, validation, settings)
+                self.comparing = set()
+                with fitting.releasing():
+                    for watcher in watchers:
+                        watcher.on_train_begin(self)
+                fitting.run(watch if watchers else None)
+                with fitting.releasing():
+                    for watcher in watchers:
+                        watcher.on_train_end(self)
+                    self.history.fingerprint = self.model.fingerprint()
+                    fitting.compare_models(self.history.fingerprint)
+
+        self._fit_alone(fit)
         return self.history
 
     @contextmanager
@@ -263,19 +266,22 @@ class Trainer(Advising, Estimation):
                 self.take_labels(classes, scale)
             raise
 
-    @contextmanager
-    def _fit_alone(self) -> Iterator[None]:
+    def _fit_alone(self, work: Callable[[], None]) -> None:
         """Raises ValueError within a fit of this model, which would undo the steps of another one."""
-        fits = self.model.place().store.fits
-        if not fits.acquire():
-            raise ValueError(
-                "fit: the model is within a fit, of this trainer or another one, in a callback or another "
-                "thread; call fit after it, or train a copy.deepcopy of the model"
-            )
-        try:
-            yield
+        fits, fit = self.model.place().store.fits, object()
+        try:  # no context manager: a Ctrl-C between entering one and its block would be no end of it
+            if not fits.acquire(fit):
+                raise ValueError(
+                    "fit: the model is within a fit, of this trainer or another one, in a callback or "
+                    "another thread; call fit after it, or train a copy.deepcopy of the model"
+                )
+            work()
         finally:
-            fits.release()
+            try:
+                fits.release(fit)
+            except BaseException:  # Ctrl-C, which is over then
+                fits.release(fit)
+                raise
 
     def __repr__(self) -> str:
         names = f"{type(self.loss).__name__}, {type(self.optimizer).__name__}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pdnn
 from pdnn import nn, optim
 from pdnn.data import Dataset
 from pdnn.data.source import source_of
-from pdnn.epochs import Epochs
+from pdnn.nonfinite import tell_nonfinite
 from pdnn.strategies import DataParallel
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
@@ -347,10 +346,8 @@ def test_the_parameter_of_an_element_is_named(element: int, name: str) -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1), seed=1)
     trainer = pdnn.Trainer(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1), strategy="serial")
     source = source_of("train", Dataset(np.zeros((4, 3)), np.zeros((4, 1))), model, trainer.loss, None)
-    epochs = Epochs(trainer, source, 4, shuffle=False, augment=None, timeline=False)
-    assert f'the gradient of "{name}", or' in epochs._tell_nonfinite(0, element, -1)
-    epochs.comm = SimpleNamespace(size=2)  # type: ignore[assignment]
-    assert "counted from 0 of rank 0: the gradient" in epochs._tell_nonfinite(0, element, 0)
+    assert f'the gradient of "{name}", or' in tell_nonfinite(trainer, source, 1, 0, element, -1)
+    assert "counted from 0 of rank 0: the gradient" in tell_nonfinite(trainer, source, 2, 0, element, 0)
 
 
 def test_an_epoch_without_a_step_has_no_loss() -> None:

@@ -260,23 +260,18 @@ class Optimizer(Advising, ParameterGroups):
             if self._core is None:
                 core = core_for(model.dtype).Optimizer(model.flat_parameters.size, self.rule())
                 self._store, self._core = store, core  # other threads look at the latter
-                self._make_state(model.flat_parameters)
-                self._take_carried()
+                try:
+                    self._make_state(model.flat_parameters)
+                    if self._carried is not None:
+                        numbers = [_numbers(group) for group in self.param_groups]
+                        self.load_state_dict(self._carried | {"param_groups": numbers})
+                except BaseException:  # it is the copy of another model, or Ctrl-C: the next step begins anew
+                    self._core = None
+                    raise
+                self._carried = None
             elif self._store is not store:
                 raise self._elsewhere()
             self.sync_groups()
-
-    def _take_carried(self) -> None:
-        """Goes on with the state of what this is a copy of."""
-        if self._carried is None:
-            return
-        try:
-            numbers = [_numbers(group) for group in self.param_groups]
-            self.load_state_dict(self._carried | {"param_groups": numbers})
-        except ValueError:
-            self._core = None  # the copy of another model
-            raise
-        self._carried = None
 
     def sync_groups(self) -> None:
         """Tells the core of parameter groups that changed; steps and a Trainer's epochs begin with it.

@@ -70,10 +70,12 @@ class SecondOrder(ClosureOptimizer):
     def minimize(self, batch: BatchLoss) -> float:
         """Makes one step from the rows of a batch, unless all weights are 0; returns the loss before it.
 
+        After an error, or Ctrl-C, the parameters are as they were.
+
         Raises
         ------
         FloatingPointError
-            If the loss or the gradient is not finite. The parameters are as they were.
+            If the loss or the gradient is not finite.
         ValueError
             If the solver does not fit the weight decay of the groups.
         """
@@ -89,9 +91,15 @@ class SecondOrder(ClosureOptimizer):
                 f"{type(self).__name__}: the loss is {loss:g}, and it or its gradient is not finite; look "
                 "for such values in the data"
             )
+        parameters = self.store().flat_parameters
+        kept = parameters.copy()
+        try:
+            if gradient.any():
+                self._move(batch, loss, gradient)
+        except BaseException:
+            parameters[...] = kept
+            raise
         self.core.steps += 1
-        if gradient.any():
-            self._move(batch, loss, gradient)
         return loss
 
     def _move(self, batch: BatchLoss, loss: float, gradient: Array) -> None:
