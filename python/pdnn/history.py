@@ -192,7 +192,7 @@ class History(Advising):
         try:
             with open(path, encoding="utf-8") as file:
                 return cls.from_dict(json.load(file))
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: holds no training history") from error
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:

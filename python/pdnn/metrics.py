@@ -98,11 +98,15 @@ def measure(
     TypeError
         If one returns no number.
     """
-    values = {}
+    values, rows = {}, np.arange(len(y))
+    if weight is not None and weight.any():
+        rows = np.flatnonzero(weight)  # the labels of others may be none
     for name, metric in metrics.items():
-        knows_weights = getattr(metric, "func", metric) in (*_BY_NAME.values(), top_k)
-        arrays = (y, prediction) if knows_weights else (y.copy(), prediction.copy())  # others may change them
-        value: Any = metric(*arrays, **({"weight": weight} if knows_weights else {}))
+        if getattr(metric, "func", metric) in (*_BY_NAME.values(), top_k):
+            weights = {} if weight is None else {"weight": weight[rows]}
+            value: Any = metric(y[rows], prediction[rows], **weights)
+        else:
+            value = metric(y.copy(), prediction.copy())  # which it may change
         if np.ndim(value) != 0:
             raise TypeError(
                 f'metrics: "{name}" returned an array of shape {np.shape(value)}, expected a number'
@@ -132,6 +136,8 @@ def accuracy(y: Array, prediction: Array, weight: Array | None = None, threshold
 
 def top_k(y: Array, prediction: Array, weight: Array | None = None, k: int = 5) -> float:
     """Share of the rows of whose outputs fewer than k are larger than that of the row's class."""
+    if prediction.shape[1] == 1:
+        raise ValueError(f"metrics: top{k} compares the outputs of classes, and the model has one output")
     if prediction.shape[1] < k:
         raise ValueError(f"metrics: top{k} of a model with {prediction.shape[1]} outputs")
     own = np.take_along_axis(prediction, _classes(f"top{k}", y)[:, np.newaxis], axis=1)

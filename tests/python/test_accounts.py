@@ -359,3 +359,14 @@ def test_the_median_step_is_told_beside_its_estimate(capsys: pytest.CaptureFixtu
     trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="serial")
     tell(history, trainer, pdnn.comm.SELF, 0.0)
     assert capsys.readouterr().out.startswith(f"{history.estimate.beside(4 / 8, 0.0)}\n")
+
+
+def test_a_number_that_no_float_holds_is_no_history(tmp_path: Path) -> None:
+    history = pdnn.trainer.History()
+    history.add({"loss": 0.125}, {})
+    history.save(tmp_path / "history.json")
+    text = (tmp_path / "history.json").read_text()
+    assert text.count("0.125") == 1
+    (tmp_path / "history.json").write_text(text.replace("0.125", "1" + 400 * "0"))
+    with pytest.raises(ValueError, match=r"history\.json"):
+        pdnn.trainer.History.load(tmp_path / "history.json")

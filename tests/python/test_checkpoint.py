@@ -227,6 +227,23 @@ def test_the_newest_whole_one_is_resumed(tmp_path: Path) -> None:
     assert resumed.history.history["loss"] == whole.history.history["loss"]
 
 
+def test_to_keep_all_takes_no_time(tmp_path: Path) -> None:
+    fit(make(), 4, checkpoint=tmp_path, keep=10**15)
+    names = {path.name for path in tmp_path.iterdir() if path.suffix == ".safetensors"}
+    assert names == {FILE, *(f"checkpoint.{age}.safetensors" for age in (1, 2, 3))}
+
+
+def test_a_link_to_a_checkpoint_is_resumed(tmp_path: Path) -> None:
+    there, linked = tmp_path / "there", tmp_path / "linked"
+    fit(make(), 1, checkpoint=there)
+    linked.mkdir()
+    (linked / FILE).symlink_to(there / FILE)
+    trainer, whole = make(), make()
+    fit(trainer, 2, checkpoint=linked, resume=True)
+    fit(whole, 2)
+    assert trainer.epoch == 2 and trainer.model.fingerprint() == whole.model.fingerprint()
+
+
 @pytest.mark.parametrize("keep", [1, 2, 3])
 def test_the_only_whole_one_stays_until_another_one_is_written(
     keep: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -87,6 +87,14 @@ def test_several_may_die_one_after_another_and_at_once() -> None:
     assert run_threads(rank, 7) == [1, *[None] * 6]
 
 
+def test_what_is_true_is_agreed_on() -> None:
+    def rank() -> list[bool]:
+        comm = pdnn.world()
+        return [comm.agree(flag) for flag in (2, -1, "yes", comm.rank, "")]  # type: ignore[arg-type]
+
+    assert run_threads(rank, 2) == [[True, True, True, False, False]] * 2
+
+
 def test_an_error_of_a_rank_is_no_death() -> None:
     def rank() -> None:
         comm = pdnn.world()

@@ -150,6 +150,10 @@ def test_rows_count_their_weights_as_if_they_came_so_often() -> None:
         for name, value in made.evaluate(X[often], y[often]).items():
             assert got[name] == pytest.approx(value, rel=1e-12), name
             assert value != made.evaluate(X, y)[name]
+        values = np.array(y, float)
+        values[weight == 0] = np.nan
+        if y is not LABELS:  # labels that are none, of rows that count 0
+            assert made.evaluate(Dataset(X, values, weight=weight)) == got
     nothing = trainer(nn.MSELoss(), 2).evaluate(Dataset(X, Y, weight=np.zeros(61)), metrics=["mae", spread])
     assert nothing["mae"] == 0 and nothing["spread"] > 61
 
@@ -245,6 +249,8 @@ def test_metrics_that_do_not_fit_say_so() -> None:
     for value in (None, "much"):
         with pytest.raises(TypeError, match=f'"wrong" returned {value!r}, expected a number'):
             classifier.evaluate(X, LABELS, metrics={"wrong": lambda y, p, value=value: value})
+    with pytest.raises(ValueError, match="top1 compares the outputs of classes, and .* one output"):
+        trainer(nn.BCEWithLogitsLoss(), 1).evaluate(X, LABELS % 2, metrics=["top1"])
     single = trainer(nn.MSELoss(), 1)
     with pytest.raises(ValueError, match="numbers beside 0 and 1"):
         single.evaluate(X, Y[:, 0], metrics=["accuracy"])

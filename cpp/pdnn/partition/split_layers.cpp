@@ -1,5 +1,7 @@
 #include "pdnn/partition/split_layers.hpp"
 
+#include <utility>
+
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/partition/column_row_linear.hpp"
 
@@ -80,9 +82,11 @@ template <class T>
 std::string reason(const NetworkPart<T>& whole) {
   const std::vector<nn::LayerPtr<T>>& layers = whole.layers;
   const auto number = [&](std::size_t i) { return whole.first_number + static_cast<Index>(i); };
+  bool another = false;
   for (std::size_t i = layers.size(); i-- > 0;) {
+    if (!as<nn::Linear<T>>(layers[i])) continue;
     const std::size_t end = columns_end(layers, i);
-    if (as<nn::Linear<T>>(layers[i]) && end < layers.size())
+    if (std::exchange(another, true))
       return message("between layer ", number(i), " and the next Linear is ", layers[end]->name(), ", layer ",
                      number(end), ", which needs all columns at once");
   }

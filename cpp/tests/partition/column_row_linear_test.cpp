@@ -309,7 +309,10 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_split_is_refused_with_the_reason) {
     BOOST_TEST(reason(layers).find(words) != std::string::npos, reason(layers));
   };
   says({linear(6, 3)}, "no two Linear layers");
+  says({linear(6, 5), batch_norm(5)}, "no two Linear layers");
   says({linear(6, 5), batch_norm(5), linear(5, 3)}, "between layer 0 and the next Linear is BatchNorm");
+  says({linear(6, 5), batch_norm(5), linear(5, 3), batch_norm(3)},
+       "between layer 0 and the next Linear is BatchNorm1d, layer 1");
   const auto first = std::dynamic_pointer_cast<const nn::Linear<double>>(linear(6, 4));
   says({std::make_shared<ColumnParallelLinear<double>>(*first, comm::make_self()), linear(4, 3)}, "split already");
 }

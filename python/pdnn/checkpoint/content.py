@@ -148,7 +148,7 @@ def load(training: Training, path: str | os.PathLike[str]) -> None:
     """
     take(training, Content.read(path), path)
     deal_sums(training)
-    training.checkpoints = Path(path).resolve().parent
+    training.checkpoints = Path(path).parent.resolve()
 
 
 def take(

@@ -77,7 +77,7 @@ def keep_last(directory: str | os.PathLike[str], keep: int) -> None:
     last, before = numbered(directory, 0), numbered(directory, 1)
     if keep == 1 or not last.exists() or (before.exists() and before.samefile(last)):
         return
-    for age in range(keep - 1, 1, -1):
+    for age in range(min(keep - 1, _ages(directory)), 1, -1):
         if numbered(directory, age - 1).exists():
             os.replace(numbered(directory, age - 1), numbered(directory, age))
     before.unlink(missing_ok=True)

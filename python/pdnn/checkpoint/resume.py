@@ -116,7 +116,7 @@ def resume(
         training.position.sums = sums
     else:
         deal_sums(training)
-    training.checkpoints = path.resolve().parent
+    training.checkpoints = path.parent.resolve()
     training.trains = True  # the names of classes are those of the checkpoint now
     told = f"of epoch {training.epoch}, step {training.step}, with the checksum {checksum}"
     return Resumed(path, (float(counts[0]), float(counts[1])), memory, same, told)

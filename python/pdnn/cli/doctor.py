@@ -5,8 +5,8 @@
   pdnn doctor --job PID      # what each rank of a job does, and who waits for whom
 
 The exit code is 0 if everything installed works, 1 if something is broken; with --job 1 if no record of
-that job is found. PID is that of mpiexec, of pdnn launch or of any rank. The job is not disturbed; one that
-died is told of until the next job starts.
+that job is found. PID is that of mpiexec, of pdnn launch or of any rank. The job is not disturbed; of those
+that died the last one is told of, too.
 """
 
 from __future__ import annotations

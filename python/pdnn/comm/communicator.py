@@ -286,7 +286,7 @@ class Communicator:
         CommunicationError
             If the group does not survive a death.
         """
-        return self.core.agree(int(flag), patient) == 1
+        return self.core.agree(int(bool(flag)), patient) == 1
 
     def shrink(self) -> Communicator:
         """The group of the ranks that live, in their order; collective over those.

@@ -105,7 +105,7 @@ class Results:
                 raise ValueError(f"format {content['format']!r}, expected {_FORMAT!r}")
             runs = [Run.from_dict(run) for run in content["runs"]]
             return cls(dict(content["settings"]), {run.configuration: run for run in runs})
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: holds no results of pdnn sweep ({error})") from error
 
     @classmethod
