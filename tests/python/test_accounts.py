@@ -362,11 +362,11 @@ def test_the_median_step_is_told_beside_its_estimate(capsys: pytest.CaptureFixtu
 
 
 def test_a_number_that_no_float_holds_is_no_history(tmp_path: Path) -> None:
-    history = pdnn.trainer.History()
+    history = History()
     history.add({"loss": 0.125}, {})
     history.save(tmp_path / "history.json")
     text = (tmp_path / "history.json").read_text()
     assert text.count("0.125") == 1
     (tmp_path / "history.json").write_text(text.replace("0.125", "1" + 400 * "0"))
     with pytest.raises(ValueError, match=r"history\.json"):
-        pdnn.trainer.History.load(tmp_path / "history.json")
+        History.load(tmp_path / "history.json")

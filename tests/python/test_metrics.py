@@ -249,7 +249,7 @@ def test_metrics_that_do_not_fit_say_so() -> None:
     for value in (None, "much"):
         with pytest.raises(TypeError, match=f'"wrong" returned {value!r}, expected a number'):
             classifier.evaluate(X, LABELS, metrics={"wrong": lambda y, p, value=value: value})
-    with pytest.raises(ValueError, match="top1 compares the outputs of classes, and .* one output"):
+    with pytest.raises(ValueError, match=r"top1 compares the outputs of classes, and .* one output"):
         trainer(nn.BCEWithLogitsLoss(), 1).evaluate(X, LABELS % 2, metrics=["top1"])
     single = trainer(nn.MSELoss(), 1)
     with pytest.raises(ValueError, match="numbers beside 0 and 1"):
