@@ -202,7 +202,8 @@ std::optional<std::string> all_reduce_name(const Communicator& comm) {
 /// Lines after the first become notes of the exception, which a traceback shows (Python 3.11).
 void raise_with_notes(const py::handle& kind, const char* what) {
   const auto words = [](std::string_view part) {  // which may quote bytes of any encoding
-    return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(part.data(), std::ssize(part), "replace"));
+    return py::reinterpret_steal<py::str>(
+        PyUnicode_DecodeUTF8(part.data(), static_cast<Py_ssize_t>(part.size()), "replace"));
   };
   const std::string_view text(what);
   const std::size_t line = text.find("\n  ");

@@ -105,6 +105,27 @@ def test_ranks_end_though_one_dies_while_they_do(run_python: Run, number: int) -
     assert sorted(re.findall(r"rank (\d) ends", output)) == [str(rank) for rank in range(4) if rank != dies]
 
 
+LEAVES = """
+import os
+import numpy as np
+import pdnn
+
+comm = pdnn.world()
+comm.barrier()
+if comm.rank == 0:
+    os._exit(1)  # of which Open MPI tells the others nothing
+comm.all_reduce(np.ones(3))
+"""
+
+
+def test_a_process_that_is_gone_without_a_word_ends_the_job(run_python: Run) -> None:
+    launch = ["-m", "pdnn", "launch", "--elastic", "-n", "3", "-c", LEAVES]
+    ended = run_python(launch, timeout=60, tidy=True, check=False)
+    assert ended.returncode != 0
+    said = ended.stdout
+    assert "waits in vain for rank 0 in #3 all_reduce" in said or "RankFailed" in said, said
+
+
 RESTARTED = """
 import os, signal, sys
 import pdnn

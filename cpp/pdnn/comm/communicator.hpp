@@ -283,6 +283,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::uint64_t warned_ = 0;  // the entry of the last wait that was told
   double looked_ = 0;         // seconds of a wait at the last look for ranks that have ended
   std::uint64_t vain_ = 0;    // the entry of the last wait for one
+  int vain_looks_ = 0;        // in that wait
   RecordedGroup record_, agreements_;
 };
 

@@ -163,8 +163,8 @@ class Job {
   /// The earliest call before this one that is on record and not the same, or not from the same line; 0: none.
   Index first_difference(const Entry& entry) const;
   std::string doing(const Seen& rank, int looks = 5) const;
-  /// Whether one of those that were told has ended its program.
-  bool ended() const { return ended_; }
+  /// Whether one of those that were told has ended its program, or its process is gone.
+  void add_ends(Missing& missing) const { missing.ended = ended_, missing.died = died_; }
 
  private:
   const Seen* member(std::uint64_t group, int rank) const {
@@ -183,7 +183,7 @@ class Job {
   std::vector<Seen> ranks_;
   std::map<std::uint64_t, std::map<int, std::ptrdiff_t>> members_;
   std::set<int> told_;
-  bool ended_ = false;
+  bool ended_ = false, died_ = false;
 };
 
 std::string Job::name_of_member(const Entry& entry, int rank) const {
@@ -213,6 +213,7 @@ void Job::tell(const Seen& rank, const std::string& what, std::string& text) {
   std::string line = message("rank ", rank.rank, " ", what);
   const std::string now = doing(rank);
   ended_ |= rank.log->ended.load() != 0;
+  died_ |= now.starts_with("died");
   if (waits && goes_on(now)) {
     text += message("\n  ", line, ": it waits in ", title(*waits), in_group(*waits), place(*waits), " for ",
                     since(waits->entered));
@@ -346,7 +347,7 @@ Missing who_is_missing(const Logs& logs, int rank, std::uint64_t entry, bool in_
   Missing missing{.call = title(*waits) + place(*waits), .ranks = {}, .sentences = {}};
   job.explain(*own, *waits, ranks, missing.sentences);
   if (!ranks.empty()) missing.ranks = ranks_text(ranks);
-  missing.ended = job.ended();
+  job.add_ends(missing);
   return missing;
 }
 

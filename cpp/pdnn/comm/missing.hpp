@@ -12,6 +12,7 @@ struct Missing {
   std::string ranks;      ///< "ranks 1, 3": those that it waits for; empty if that is not known
   std::string sentences;  ///< a line about each of them, and about those that these wait for; begins with a new line
   bool ended = false;     ///< one of these has ended its program, so it will not come
+  bool died = false;      ///< the process of one of these is gone, which had not
 };
 
 /// A number for the wait in this entry: the same on all ranks that wait in the same call.

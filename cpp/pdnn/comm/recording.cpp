@@ -38,18 +38,23 @@ void Communicator::look_for_stall(double seconds, std::uint64_t entry) {
   std::fflush(stderr);
 }
 
-/// Throws if a rank is waited for that has ended. At a first look a message of it may be under way, so it looks twice.
+/// Throws if a rank is waited for that has ended. At a first look a message of it may be under way, so it looks twice,
+/// and more often for a process that is gone: if MPI tells of deaths, it does so in that time.
 void Communicator::look_for_ended(double seconds, std::uint64_t entry) {
+  constexpr int kLooksForDead = 5;
   const double between = std::clamp(0.01 * size_, 1.0, 4.0);  // s; a look opens the records of all ranks
   if (seconds < looked_) looked_ = 0;                         // another wait
   if (seconds < looked_ + between) return;
   looked_ = seconds;
   RecordedJob& job = record_.recorder()->job();
   const Logs logs = job.logs();
-  if (std::ranges::none_of(logs, [](const auto& log) { return (*log)->ended.load() != 0; })) return;
+  if (std::ranges::none_of(logs, [](const auto& log) { return (*log)->ended.load() != 0 || !alive((*log)->process); }))
+    return;
   const int own = record_.recorder()->log().rank;
   const Missing missing = who_is_missing(logs, own, entry, job.in_files());
-  if (!missing.ended || std::exchange(vain_, entry) != entry) return;
+  if (!missing.ended && !missing.died) return;
+  vain_looks_ = std::exchange(vain_, entry) == entry ? vain_looks_ + 1 : 1;
+  if (vain_looks_ < (missing.ended ? 2 : kLooksForDead)) return;
   record_.recorder()->told();
   throw CommunicationError(message("communicator: rank ", own, " waits in vain for ", missing.ranks, " in ",
                                    missing.call, "; let every rank make the same calls before it ends",

@@ -194,6 +194,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_leaves_a_duplicate_releases_the_others_there_an
 
 BOOST_AUTO_TEST_CASE(a_failure_is_told_with_the_number_in_the_job_also_by_those_who_have_heard_of_it) {
   BOOST_CHECK_NO_THROW(run_ranks(4, [](Communicator& comm) {
+    const std::string wanted = "communicator: rank 2 failed";
     const auto part = comm.split(comm.rank() == 0 ? 0 : 1, -comm.rank());  // rank 2 of the job is its rank 1
     if (comm.rank() == 0) return;
     const auto heard = [&] {
@@ -204,15 +205,10 @@ BOOST_AUTO_TEST_CASE(a_failure_is_told_with_the_number_in_the_job_also_by_those_
       }
       return std::string("nothing");
     };
-    if (comm.rank() == 2) {
-      part->fail();
-    } else if (const std::string words = heard(); words != "communicator: rank 2 failed") {
+    if (const std::string words = comm.rank() == 2 ? wanted : heard(); words != wanted)
       throw std::logic_error("heard: " + words);
-    } else {
-      part->fail();
-    }
-    if (const std::string words = heard(); words != "communicator: rank 2 failed")
-      throw std::logic_error("heard then: " + words);
+    part->fail();
+    if (const std::string words = heard(); words != wanted) throw std::logic_error("heard then: " + words);
   }));
 }
 
