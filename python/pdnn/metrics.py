@@ -98,8 +98,9 @@ def measure(
     TypeError
         If one returns no number.
     """
-    values, rows = {}, np.arange(len(y))
-    if weight is not None and weight.any():
+    values: dict[str, float] = {}
+    rows: Any = slice(None)
+    if weight is not None and weight.any() and not weight.all():
         rows = np.flatnonzero(weight)  # the labels of others may be none
     for name, metric in metrics.items():
         if getattr(metric, "func", metric) in (*_BY_NAME.values(), top_k):
