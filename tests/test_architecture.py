@@ -65,7 +65,7 @@ PYTHON_MAY_LOOK_AT = {
     "arrays": [],
     "fit_lock": [],
     "store": ["advice", "arrays", "checks", "fit_lock"],
-    "recording": [],
+    "recording": ["_core"],
     "tensor": ["advice", "arrays", "checks", "recording", "store"],
     "core": ["_core"],
     "_mpi": [],

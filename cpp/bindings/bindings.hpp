@@ -11,6 +11,7 @@ namespace py = pybind11;
 void bind_core(py::module_& m);
 void bind_comm(py::module_& m);
 void bind_compression_stats(py::module_& m);
+void bind_recording(py::module_& m);
 void bind_rules(py::module_& m);
 void bind_data(py::module_& m);
 void bind_partition(py::module_& m);

@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, m) {
   bind_core(m);
   bind_comm(m);
   bind_compression_stats(m);
+  bind_recording(m);
   bind_rules(m);
   bind_data(m);
   bind_partition(m);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from pdnn.fit_lock import FitLock
 from pdnn.history import History
 from pdnn.optim import second_order
 from pdnn.progress import Progress
+from pdnn.recording import recording
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(40, 6)), RNG.normal(size=(40, 1))
@@ -183,3 +185,27 @@ def test_a_fit_within_a_fit_leaves_the_outer_one_its_lock() -> None:
 
     trainer.fit(X, Y, 2, 8, callbacks=[Within()], verbose=False)
     assert len(heard) == 4 and trainer.epoch == 2
+
+
+@pytest.mark.parametrize("decorated", [False, True])
+def test_operations_are_recorded_after_a_block_in_which_they_are_not(decorated: bool) -> None:
+    def block() -> None:
+        with pdnn.no_grad():
+            pass
+
+    once = pdnn.no_grad()(lambda: None) if decorated else block
+
+    def go_on() -> None:
+        while True:
+            once()
+
+    former = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
+    try:
+        for _ in range(60):
+            signal.setitimer(signal.ITIMER_VIRTUAL, 1e-3)
+            with pytest.raises(KeyboardInterrupt):
+                go_on()
+            assert recording()
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, former)

@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'Died', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'PipelineConfig', 'PoolConfig', 'QuadraticModel', 'RMSprop', 'RankFailed', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'default_isa', 'die_after', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'isa_obstacles', 'make_self', 'measure_bfloat16', 'measure_round_trip', 'nodes_of_ranks', 'numbers', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'remove_record', 'simulate_pipeline', 'state_of_job', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'Died', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'Pause', 'PipelineConfig', 'PoolConfig', 'QuadraticModel', 'RMSprop', 'RankFailed', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'default_isa', 'die_after', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'isa_obstacles', 'make_self', 'measure_bfloat16', 'measure_round_trip', 'nodes_of_ranks', 'numbers', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'recording', 'remove_record', 'simulate_pipeline', 'state_of_job', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -266,6 +266,16 @@ class CodecSpec:
         """
         One in Python, with size(count, dtype), write(values, size) and read(bytes, count, dtype).
         """
+class Pause:
+    """
+    Operations are not recorded within it.
+    """
+    def __enter__(self) -> typing.Any:
+        ...
+    def __exit__(self, arg0: typing.Any, arg1: typing.Any, arg2: typing.Any) -> None:
+        ...
+    def __init__(self) -> None:
+        ...
 class SGD:
     def __init__(self, *, momentum: typing.SupportsFloat | typing.SupportsIndex, nesterov: bool) -> None:
         ...
@@ -536,6 +546,10 @@ def pipeline_with_messages(passes: collections.abc.Sequence[collections.abc.Sequ
 def read_cores() -> tuple[int, int, float]:
     """
     (cores online, cores in this process's affinity mask, the cgroup's quota in cores or 0.0 for none).
+    """
+def recording() -> bool:
+    """
+    Whether operations are recorded, which a Pause that is entered turns off.
     """
 def remove_record(process: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
