@@ -102,10 +102,10 @@ def measure(
     rows: Any = slice(None)
     if weight is not None and weight.any() and not weight.all():
         rows = np.flatnonzero(weight)  # the labels of others may be none
+    counted, weights = (y[rows], prediction[rows]), {} if weight is None else {"weight": weight[rows]}
     for name, metric in metrics.items():
         if getattr(metric, "func", metric) in (*_BY_NAME.values(), top_k):
-            weights = {} if weight is None else {"weight": weight[rows]}
-            value: Any = metric(y[rows], prediction[rows], **weights)
+            value: Any = metric(*counted, **weights)
         else:
             value = metric(y.copy(), prediction.copy())  # which it may change
         if np.ndim(value) != 0:

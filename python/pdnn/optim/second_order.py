@@ -95,15 +95,15 @@ class SecondOrder(ClosureOptimizer):
         kept = parameters.copy()
         try:
             if gradient.any():
-                self._move(batch, loss, gradient)
+                self._move(batch, loss, gradient, kept)
         except BaseException:
             parameters[...] = kept
             raise
         self.core.steps += 1
         return loss
 
-    def _move(self, batch: BatchLoss, loss: float, gradient: Array) -> None:
-        """Moves the parameters; `batch` is linearized where they are."""
+    def _move(self, batch: BatchLoss, loss: float, gradient: Array, kept: Array) -> None:
+        """Moves the parameters; `batch` is linearized where they are, and `kept` is their copy."""
         raise NotImplementedError
 
     def _direction(self, batch: BatchLoss, damping: float, gradient: Array) -> Array:
@@ -241,9 +241,9 @@ class LevenbergMarquardt(SecondOrder):
             raise ValueError("LevenbergMarquardt: its damping sets the length of a step; leave lr at 1")
         return 1.0
 
-    def _move(self, batch: BatchLoss, loss: float, gradient: Array) -> None:
+    def _move(self, batch: BatchLoss, loss: float, gradient: Array, kept: Array) -> None:
         self.rate()
-        parameters, kept = self.store().flat_parameters, self.store().flat_parameters.copy()
+        parameters = self.store().flat_parameters
         damping, growth = self._state["damping"].tolist()
         largest = batch.largest()
         if damping == 0:  # the first step
@@ -315,13 +315,13 @@ class GaussNewton(SecondOrder):
         self.line_search_fn = line_search_fn
         self.rate()
 
-    def _move(self, batch: BatchLoss, loss: float, gradient: Array) -> None:
+    def _move(self, batch: BatchLoss, loss: float, gradient: Array, kept: Array) -> None:
         length, parameters = self.rate(), self.store().flat_parameters
         direction = self._direction(batch, self.damping, gradient)
         if self.line_search_fn is None:
             parameters += (length * direction).astype(parameters.dtype)
             return
-        kept, slope = parameters.copy(), dot(gradient, direction)
+        slope = dot(gradient, direction)
         for _ in range(LONGEST):
             if _loss_at(batch, parameters, kept + length * direction) <= loss + DECREASE * length * slope:
                 return
@@ -374,7 +374,7 @@ class NaturalGradient(SecondOrder):
         self.damping = float(positive(self, "damping", damping))
         self.rate()
 
-    def _move(self, batch: BatchLoss, loss: float, gradient: Array) -> None:
+    def _move(self, batch: BatchLoss, loss: float, gradient: Array, kept: Array) -> None:
         parameters = self.store().flat_parameters
         direction = self._direction(batch, self.damping, gradient)
         parameters += (self.rate() * direction).astype(parameters.dtype)
