@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ import processes
 from leftovers import check_files
 from pdnn.comm.mpiexec import find
 from pdnn.launch import launch
+from pdnn.launch.job import Job
 
 pytestmark = pytest.mark.mpi
 pytest.importorskip("mpi4py")
@@ -229,11 +231,22 @@ def test_no_record_of_killed_ranks_is_left(job: Callable[..., subprocess.Popen[s
 
 
 def test_a_rank_whose_output_ends_after_mpi_has_started_is_not_named(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    looked = tmp_path / "looked"
+    look = Job._tell_of_early_ends
+
+    def look_and_say(self: Job, *args: Any) -> None:
+        look(self, *args)
+        looked.touch()
+
     monkeypatch.setattr("pdnn.launch.job._LONE", 0.0)
-    close = "import os\nif world.rank == 1: os.close(1); os.close(2)\nworld.barrier(); time.sleep(0.5)"
-    assert launch(["-c", MEET + close], 2, timeout=40) == 0
+    monkeypatch.setattr(Job, "_tell_of_early_ends", look_and_say)
+    close = "import os\nif world.rank == 1: os.close(1); os.close(2)\nworld.barrier()\n"
+    wait = f"while not os.path.exists({str(looked)!r}): time.sleep(0.01)\n"
+    end = "world.barrier()\nif world.rank == 0: "
+    end += "pdnn._core.remove_record(os.getpid()); os.close(1); time.sleep(0.3)"  # ends before its pipes
+    assert launch(["-c", MEET + close + wait + end], 2, timeout=40) == 0
     output, errors = capfd.readouterr()
     assert output.count("met") == 2
     assert "ended before pdnn.world()" not in errors

@@ -68,6 +68,7 @@ class Job:
         self._sink = sink
         self._streams: list[_Stream] = []
         self._lost: set[str] = set()  # processes that were lost before mpiexec ended the others
+        self._met = False  # whether its record was seen, which ends with the ranks
         self._folder = tempfile.TemporaryDirectory(prefix="pdnn-job-")
         environment = environment | _session_folder(environment, self._folder.name)
         pipe = None
@@ -163,7 +164,8 @@ class Job:
 
         left = {key.data.rank for key in selector.get_map().values()} - {None}
         ended = sorted({stream.rank for stream in self._streams if stream.rank is not None} - left)
-        if left and ended and _core.state_of_job(self._process.pid) is None:
+        self._met = self._met or _core.state_of_job(self._process.pid) is not None
+        if left and ended and not self._met:
             ranks = f"rank{'s'[: len(ended) != 1]} {', '.join(map(str, ended))}"
             sink(
                 "stderr",
