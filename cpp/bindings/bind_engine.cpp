@@ -98,8 +98,8 @@ class HeldEvaluator {
     require(std::ssize(values) == model_->count(), "gradient: out has shape ", shape_text(out), ", expected (",
             model_->count(), ",), an element for each parameter");
     const NoGil release;
-    const nn::LossValue sums = evaluator_.gradient(loss, held.source, indices, values);
-    return loss.reduce(sums.value, held.source.weight(loss, indices));
+    const engine::Evaluation all = evaluator_.gradient(loss, held.source, indices, values);
+    return loss.reduce(all.sums.value, all.weight);
   }
 
  private:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.comm import Communicator
+from pdnn.comm.calls import rows_of_ranks
 from pdnn.comm.communicator import check_communicator
 from pdnn.core import CoreEvaluator, core_for
 from pdnn.data import Dataset, Subset
@@ -71,7 +72,8 @@ class Evaluation(Training):
         """As `evaluate`, of a source that was made before."""
         rows = source.rows
         if comm is not None:
-            rows = rows[len(rows) * comm.rank // comm.size : len(rows) * (comm.rank + 1) // comm.size]
+            counts = rows_of_ranks(len(rows), comm.size)
+            rows = rows[sum(counts[: comm.rank]) :][: counts[comm.rank]]
         width, ranks = source.width, None if comm is None else comm.core
         metrics = self._uncounted(metrics, width)
         *own, outputs = self._evaluating().loss(

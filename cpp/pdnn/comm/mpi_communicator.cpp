@@ -293,13 +293,35 @@ std::shared_ptr<Communicator> wrap_mpi(std::int64_t handle, Index most) {
 
 namespace {
 
+/// Throws if ranks are gone of whose death MPI has told nothing in 5 looks, one a second.
+class LookForGone {
+ public:
+  void operator()() {
+    std::this_thread::sleep_for(kNap);
+    if (std::chrono::steady_clock::now() < next_) return;
+    next_ += kBetween;
+    std::vector<int> gone = ranks_gone();
+    if (!gone.empty()) {
+      const std::vector<int> dead = dead_ranks({.comm = MPI_COMM_WORLD});
+      std::erase_if(gone, [&](int rank) { return std::ranges::find(dead, rank) != dead.end(); });
+    }
+    looks_ = gone.empty() ? 0 : looks_ + 1;
+    if (looks_ == kLooks) throw CommunicationError(message("the process of rank ", gone.front(), " is gone"));
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kNap{1}, kBetween{1000};
+  static constexpr int kLooks = 5;
+  std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now() + kBetween;
+  int looks_ = 0;
+};
+
 /// Returns when all ranks that live have come: instead of MPI_Finalize, which waits for ever for one that is dead or
 /// dies meanwhile.
 void meet_the_living() {
-  constexpr auto kNap = std::chrono::milliseconds(1);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   try {
-    agree_of_living({.comm = MPI_COMM_WORLD}, 0, [&] { std::this_thread::sleep_for(kNap); });
+    agree_of_living({.comm = MPI_COMM_WORLD}, 0, LookForGone());
   } catch (const CommunicationError& error) {
     std::fprintf(stderr, "pdnn: the ranks did not meet at the end: %s\n", error.what());
   }

@@ -63,6 +63,15 @@ void record_end(const std::string& how) {
   if (process_record().recorder) process_record().recorder->ended(how);
 }
 
+std::vector<int> ranks_gone() {
+  std::vector<int> gone;
+  if (!process_record().recorder) return gone;
+  const std::uint64_t here = process_record().recorder->log().machine;
+  for (const auto& log : process_record().recorder->job().logs())
+    if ((*log)->machine == here && !alive((*log)->process)) gone.push_back((*log)->rank);
+  return gone;
+}
+
 void end_recording() {
   if (!process_record().recorder) return;
   const int own = process_record().recorder->log().rank;

@@ -10,6 +10,9 @@ void start_recording(Communicator& comm);
 /// How this process ends: its record says so to ranks that wait for it.
 void record_end(const std::string& how);
 
+/// The ranks on this machine whose process is gone although it has not ended well.
+std::vector<int> ranks_gone();
+
 /// This process has ended well, and with it the job: removes its file, and those of processes that are gone.
 void end_recording();
 

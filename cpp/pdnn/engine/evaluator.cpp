@@ -53,18 +53,19 @@ void Evaluator<T>::predict(const Source<T>& source, std::span<const Index> rows,
 }
 
 template <class T>
-nn::LossValue Evaluator<T>::gradient(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
-                                     std::span<T> grads) {
+Evaluation Evaluator<T>::gradient(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
+                                  std::span<T> grads) {
   const auto network = model_.bound(source.sample());
   auto workspace = workspaces_.take(*network, source.sample(), std::ssize(rows));
   const SubnormalsAsZero zero;
   const Member alone;
   const Batch<T> batch = source.gather(alone, rows, *workspace, network->takes_sparse());
   const nn::Pass pass{.team = &alone, .training = false};
-  const nn::LossValue sums = nn::run_pass<T>(*network, model_, *workspace, loss, pass, batch.x, batch.target,
-                                             loss.scale(source.weight(loss, rows)), grads);
+  Evaluation all{.sums = {}, .weight = source.weight(loss, rows)};
+  all.sums =
+      nn::run_pass<T>(*network, model_, *workspace, loss, pass, batch.x, batch.target, loss.scale(all.weight), grads);
   workspaces_.give_back(std::move(workspace));
-  return sums;
+  return all;
 }
 
 template class Evaluator<float>;

@@ -31,8 +31,8 @@ class Evaluator {
   /// out: [rows, outputs]
   void predict(const Source<T>& source, std::span<const Index> rows, T* out);
   /// As Model::gradient(), of these rows as one batch; the calling thread computes it.
-  nn::LossValue gradient(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
-                         std::span<T> grads);
+  Evaluation gradient(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
+                      std::span<T> grads);
 
  private:
   /// Every member calls action(member, workspace, batch, y) for each chunk; the y lie in `out`, or, without it, in the

@@ -61,15 +61,13 @@ class Loss {
   /// What the loss of a row of this class is multiplied by beside the row's own weight.
   virtual double class_factor(std::int32_t label) const { return class_weight(label); }
   /// Whether rows of such targets may count differently, and what one of them counts in a mean.
-  bool weighs(const Target<T>& target) const { return target.weights || (target.classes && weighs_classes()); }
+  bool weighs(const Target<T>& target) const { return target.weights || by_class(target); }
   double weight(const Target<T>& target, Index row) const {
-    const double own = target.weights ? target.weights[row] : 1.0;
-    return target.classes && weighs_classes() ? own * class_weight(target.classes[row]) : own;
+    return own_weight(target, row) * (by_class(target) ? class_weight(target.classes[row]) : 1);
   }
   /// What the loss of a row is multiplied by.
   double factor(const Target<T>& target, Index row) const {
-    const double own = target.weights ? target.weights[row] : 1.0;
-    return target.classes && weighs_classes() ? own * class_factor(target.classes[row]) : own;
+    return own_weight(target, row) * (by_class(target) ? class_factor(target.classes[row]) : 1);
   }
   /// What the first so many rows count together: their number, unless they are weighed.
   double weight_of_rows(const Target<T>& target, Index rows) const;
@@ -124,6 +122,9 @@ class Loss {
   }
 
  private:
+  bool by_class(const Target<T>& target) const { return target.classes && weighs_classes(); }
+  static double own_weight(const Target<T>& target, Index row) { return target.weights ? target.weights[row] : 1; }
+
   Reduction reduction_;
 };
 

@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_rows_are_those_of_the_batch) {
   Evaluator<double> evaluator(model, 1);
   for (const auto* source : {&dense, &sparse}) {
     std::vector<double> got(count, 9);
-    BOOST_TEST(evaluator.gradient(loss, *source, rows, got).value == sums.value);
+    BOOST_TEST(evaluator.gradient(loss, *source, rows, got).sums.value == sums.value);
     BOOST_TEST(got == want, boost::test_tools::per_element());
   }
 }
