@@ -62,8 +62,9 @@ def mlp(
     sizes = list(sizes)
     if len(sizes) < 2:
         raise ValueError(f"mlp: sizes {sizes}; expected at least an input and an output width")
-    if activation not in ACTIVATIONS:
-        raise ValueError(f'mlp: activation "{activation}"; expected one of {", ".join(ACTIVATIONS)}')
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        error = ValueError if isinstance(activation, str) else TypeError
+        raise error(f"mlp: activation {activation!r}; expected one of {', '.join(ACTIVATIONS)}")
     layers: list[nn.Module] = [nn.Flatten()] if flag("mlp", "flatten", flatten) else []
     for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs, bias), ACTIVATIONS[activation]()]

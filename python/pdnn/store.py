@@ -113,7 +113,9 @@ class Handle(ArrayInterface, Advising):
         return flat[self.offset : self.offset + self.size].reshape(self.shape)
 
     def attach(self, name: str, store: Store, offset: int) -> None:
-        """Makes this a handle on `store`."""
+        """Makes this a handle on `store`; one that it was a handle on has moved."""
+        if self.store is not None:
+            self.store.moved = True
         self.name, self.store, self.offset = name, store, offset
 
     def _move(self, flat: Array) -> None:
@@ -301,9 +303,7 @@ class Store:
         self.flat_parameters = data
         self.flat_gradients = grads
         self.flat_buffers = buffers
-        self.dtype = str(data.dtype)
-        self.arithmetic = arithmetic
-        self.seed = seed
+        self.dtype, self.arithmetic, self.seed = str(data.dtype), arithmetic, seed
         self.moved = self.synchronized = False
         self.indices = any(isinstance(handle, TableParameter) for handle in self.handles)
         self.pass_hooks: dict[int, PassHook] = {}

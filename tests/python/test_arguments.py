@@ -295,6 +295,7 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
             "SGD: weight_decay is True, expected",
         ),
         (lambda: pdnn.models.mlp(3), "mlp: sizes is 3, expected the widths"),
+        (lambda: pdnn.models.mlp([3, 4, 2], ["relu"]), r"mlp: activation \['relu'\]; expected one of"),  # type: ignore[arg-type]
         (lambda: schedule("1f1b", "4", 8), "schedule: stages is '4', expected an integer"),
         (
             lambda: make_classification(n_train="9"),

@@ -17,6 +17,7 @@ from pdnn.history import History
 from pdnn.optim import second_order
 from pdnn.progress import Progress
 from pdnn.recording import recording
+from pdnn.store import Parameter, Store
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(40, 6)), RNG.normal(size=(40, 1))
@@ -209,3 +210,31 @@ def test_operations_are_recorded_after_a_block_in_which_they_are_not(decorated: 
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, former)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call"),
+    [
+        *((Parameter, "attach", call) for call in range(1, 5)),
+        (Store, "__init__", 1),
+        (nn.Sequential, "_allocate", 1),
+    ],
+)
+@pytest.mark.parametrize("apart", [True, False])
+def test_parameters_are_gathered_again(
+    owner: Any, name: str, call: int, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed, model = network(), network()
+    if apart:  # a part has values of its own already
+        for each in (undisturbed, model):
+            part = nn.Sequential(each.layers[0], seed=5, dtype="float64")
+            part.flat_parameters[:] += 1
+    with monkeypatch.context() as patched:
+        press_once(patched, owner, name, call)
+        with pytest.raises(KeyboardInterrupt):
+            model.flat_parameters  # noqa: B018
+    gradients = [each.gradient(X, Y, nn.MSELoss())[1] for each in (undisturbed, model)]
+    assert np.array_equal(*gradients)
+    assert model.fingerprint() == undisturbed.fingerprint()
+    if apart:
+        assert np.shares_memory(nn.Sequential(model.layers[0]).flat_parameters, model.flat_parameters)

@@ -286,7 +286,7 @@ def test_mlp_says_what_it_takes() -> None:
     assert [len(models.mlp([3, 4, 5])), len(models.mlp([3, 5]))] == [3, 1]
     with pytest.raises(ValueError, match="at least an input and an output"):
         models.mlp([3])
-    with pytest.raises(ValueError, match='activation "swish"'):
+    with pytest.raises(ValueError, match="activation 'swish'"):
         models.mlp([3, 2], "swish")
 
 

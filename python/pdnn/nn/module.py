@@ -189,9 +189,7 @@ class Module(Advising):
                     "which is not inside this one; build new layers, or take the whole model"
                 )
             store = self._allocate(named, self.dtype, next_seed() if self.seed is None else self.seed % 2**64)
-            store.synchronized = any(getattr(module, "sync", False) for module in self.modules())
-            for other in stores.values():
-                other.moved = True
+        store.synchronized |= any(getattr(module, "sync", False) for module in self.modules())
         for module in self.modules():
             if module._place is None or module._place.store is not store:
                 module._settle(module._place_in(store))

@@ -109,9 +109,8 @@ class Sequential(Exportable):
                 "Sequential: a layer with parameters is inside it twice, and the core would take it for two; "
                 "build one for each place, or call the one twice in a forward of your own"
             )
-        store = Store(named, model.params, model.grads, model.buffers, seed, dtype)
-        self._model = model
-        return store
+        self._model = model  # before handles are attached, after which nothing is allocated again
+        return Store(named, model.params, model.grads, model.buffers, seed, dtype)
 
     def _settle(self, place: Place) -> None:
         if self._place is not None:
