@@ -354,6 +354,79 @@ def check_clipping_and_schedules(comm: Communicator) -> None:
     )
 
 
+def check_a_mean_of_other_rows_counts_as_the_loss_does(comm: Communicator) -> None:
+    """Whichever of the two is computed first."""
+    loss, alone = nn.CrossEntropyLoss(), tangents(7)
+    (loss(alone(ROWS[:13]), LABELS[:13]) + alone(ROWS[20:26]).mean()).backward()
+    rows = slice(comm.rank, 13, comm.size)
+    for mean_first in (True, False):
+        model = started(tangents, comm)
+        opt = ddp.DistributedOptimizer(sgd(model))
+        opt.zero_grad()
+        if mean_first:
+            mean = model(ROWS[20:26]).mean()
+            (loss(model(ROWS[rows]), LABELS[rows]) + mean).backward()
+        else:
+            (loss(model(ROWS[rows]), LABELS[rows]) + model(ROWS[20:26]).mean()).backward()
+        opt.synchronize()
+        np.testing.assert_allclose(model.flat_gradients, alone.flat_gradients, rtol=1e-10, atol=1e-14)
+
+
+def check_parameters_of_no_distributed_optimizer_keep_their_gradients(comm: Communicator) -> None:
+    loss, rows = nn.CrossEntropyLoss(), slice(comm.rank, 13, comm.size)
+    alone, model = sigmoids(7), started(sigmoids, comm)
+    loss(alone(ROWS[rows]), LABELS[rows]).backward()
+    own, parts = list(alone.parameters()), list(model.parameters())
+    opts = [ddp.DistributedOptimizer(optim.SGD(parts[index : index + 1], lr=0.1)) for index in (0, 1)]
+    for opt in opts:
+        opt.zero_grad()
+    loss(model(ROWS[rows]), LABELS[rows]).backward()
+    for index in range(2, len(parts)):
+        np.testing.assert_allclose(parts[index].grad, own[index].grad, rtol=1e-12, atol=1e-16)
+    for opt in opts:
+        opt.synchronize()
+    alone.flat_gradients[:] = 0
+    loss(alone(ROWS[:13]), LABELS[:13]).backward()
+    for index in (0, 1):
+        np.testing.assert_allclose(parts[index].grad, own[index].grad, rtol=1e-10, atol=1e-14)
+
+
+def check_steps_that_would_differ_are_refused(comm: Communicator) -> None:
+    loss, rows = nn.CrossEntropyLoss(), slice(comm.rank, 13, comm.size)
+    model = started(sigmoids, comm)
+
+    def backward() -> None:
+        opt.zero_grad()
+        loss(model(ROWS[rows]), LABELS[rows]).backward()
+
+    opt = ddp.DistributedOptimizer(optim.SGD(list(model.parameters())[:2], lr=0.1))
+    opt.param_groups.append({"params": list(model.parameters())[2:], "lr": 0.1, "weight_decay": 0.0})
+    assert "other parameters than when" in refused(ValueError, backward)
+    opt.remove()
+    opt = ddp.DistributedOptimizer(sgd(model))
+    model.flat_gradients[:] = 1
+    assert "no backward pass has made" in refused(ValueError, opt.step)
+    backward()
+    opt.step()
+    opt.param_groups = [{**opt.param_groups[0], "weight_decay": 0.5 + comm.rank}]
+    assert opt.optimizer.param_groups[0]["weight_decay"] == 0.5 + comm.rank
+    opt.zero_grad()
+    if comm.size > 1:
+        assert "weight decays differ" in refused(ValueError, lambda: backward() or opt.step())  # type: ignore[func-returns-value]
+    opt.param_groups[0]["weight_decay"] = 0.0
+    with ddp.join(opt):
+        for step in range(2 if comm.rank == 0 else 1):
+            backward()
+            opt.synchronize()
+            summed = model.flat_gradients.copy()
+            nn.utils.clip_grad_norm_(opt.parameters(), 1e-3)
+            if step == 1 and comm.size > 1:  # the others have left
+                assert "gradients were changed after" in refused(ValueError, opt.step)
+                model.flat_gradients[:] = summed
+            opt.step()
+    assert ddp.check_parameter_closeness(model)
+
+
 def check_gradients_travel_while_the_pass_goes_on(comm: Communicator) -> None:
     for compression in (ddp.Compression.none, ddp.Compression.fp16, "int8"):
         model = started(sigmoids, comm)
@@ -508,7 +581,12 @@ def check_differences_are_refused(comm: Communicator) -> None:
     same = sizes(4)
     halves = [{"params": each} for each in same.parameters()] if odd else same.parameters()
     said = refused(ValueError, lambda: ddp.DistributedOptimizer(optim.SGD(halves, lr=0.1)))
-    assert words + "parameter groups [1, 1, 1, 1], rank 0 has [4]" in said
+    first = "rank 0 has [['0.weight', '0.bias', '2.weight', '2.bias']]"
+    assert words + f"parameter groups [['0.weight'], ['0.bias'], ['2.weight'], ['2.bias']], {first}" in said
+    parts = list(sizes(4).parameters())
+    swapped = [{"params": parts[2 * odd :]}, {"params": parts[: 2 * odd]}] if odd else [{"params": parts}]
+    said = refused(ValueError, lambda: ddp.DistributedOptimizer(optim.SGD(swapped, lr=0.1)))
+    assert words + f"parameter groups [['2.weight', '2.bias'], ['0.weight', '0.bias']], {first}" in said
     grouped = optim.SGD([{"params": each} for each in sizes(4).parameters()][: 1 + odd], lr=0.1)
     said = refused(ValueError, lambda: ddp.broadcast_optimizer_state(grouped))
     assert words + "numbers ['lr of group 0', 'lr of group 1'" in said

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pdnn.comm import Communicator
 from pdnn.comm.calls import rows_of_ranks
 from pdnn.comm.communicator import check_communicator
+from pdnn.comm.settings import compare
 from pdnn.core import CoreEvaluator, core_for
 from pdnn.data import Dataset, Subset
 from pdnn.data.checks import Indices
@@ -42,8 +43,8 @@ class Evaluation(Training):
         metrics : list of str, callable or dict of str to callable, or such a dict, optional
             Others than the trainer's.
         comm : Communicator, optional
-            Given, its ranks share the rows and all get the result; otherwise the caller does all rows and
-            nothing is communicated.
+            Given, its ranks share the rows and all get the result, for which all must pass the same data;
+            otherwise the caller does all rows and nothing is communicated.
 
         Returns
         -------
@@ -64,6 +65,9 @@ class Evaluation(Training):
         if len(source) == 0:
             raise ValueError("evaluate: the data have no rows, so there is no mean loss")
         refuse_raw("evaluate", source, self._scale)
+        if comm is not None and comm.size > 1:
+            own = {"rows": len(source), "data with the digest": source.digest(), "metrics": list(wanted)}
+            compare(comm, "evaluate", own, "all ranks must pass the same data, whose rows they share")
         return self.evaluate_source(source, wanted, comm)
 
     def evaluate_source(

@@ -303,8 +303,7 @@ class Training:
         ValueError
             On every rank, if one differs: names the first rank that does, what differs, and both values.
         """
-        model = self.model
-        comm = self.comm if comm is None else comm
+        model, comm = self.model, self.comm if comm is None else comm
         if comm.size == 1:
             return
         mine: dict[str, Any] = {
@@ -315,6 +314,7 @@ class Training:
             "loss": repr(self.loss),
             "optimizer": str(self.optimizer.config()),
             "groups": str(self._groups),
+            "groups of": [[each.name for each in group["params"]] for group in self.optimizer.param_groups],
             "clipping": str((self.clip_norm, self.clip_value)),
             "on_nonfinite": self.on_nonfinite,
             "metrics": list(self.metrics),

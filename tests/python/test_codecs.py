@@ -404,6 +404,13 @@ def test_ranks_that_differ_and_wrong_arrays_are_refused() -> None:
             CompressedAllReduce(comm, "int8", 10, op="max" if comm.rank else "sum")  # type: ignore[arg-type]
 
     run_threads(differ, 2)
+
+    def parts() -> None:  # as many elements, but other matrices
+        shapes = [(4, 6), (2, 3)] if pdnn.world().rank == 0 else [(6, 4), (2, 3)]
+        CompressedAllReduce(pdnn.world(), "powersgd:2", shapes)
+
+    with pytest.raises(ValueError, match=r"rank 1 has shape \[\[6, 4\], \[2, 3\]\], rank 0 has \[\[4, 6\]"):
+        run_threads(parts, 2)
     with pytest.raises(
         ValueError, match=r"got a \(9,\) array of float32, it was made for \(10,\) of float32"
     ):

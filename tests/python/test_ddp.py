@@ -13,7 +13,7 @@ from ddp_checks import LABELS, ROWS, ByHand, sgd, sigmoids
 from pdnn import ddp, nn, optim
 from pdnn.codec import CompressedAllReduce
 from pdnn.comm import Communicator
-from pdnn.ddp.optimizer import cut
+from pdnn.ddp.buckets import cut
 from pdnn.exercises import matmul_by_rows
 
 

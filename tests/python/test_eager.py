@@ -734,7 +734,10 @@ def test_closeness_needs_numbers_and_the_same_model() -> None:
     assert pdnn.run(rank, True, ranks=2, backend="threads") == [False, False]
     with pytest.raises(ValueError, match="broadcast"):
         pdnn.run(rank, False, ranks=2, backend="threads")
-    assert pdnn.ddp.check_parameter_closeness(Branches())
+    infinite = Branches()
+    infinite.flat_parameters[0] = np.inf
+    for net in (Branches(), infinite):
+        assert pdnn.ddp.check_parameter_closeness(net)
 
 
 # ---- memory

@@ -129,6 +129,25 @@ def test_a_state_restores_arrays_that_came_went_or_grew() -> None:
     assert state.exact.tolist() == [1 / 3] * 3
 
 
+@pytest.mark.parametrize("schedule_first", [True, False])
+def test_a_state_restores_rates_whatever_the_order_of_its_parts(schedule_first: bool) -> None:
+    model = models.mlp([2, 2, 2], seed=1)
+    sgd = optim.SGD(list(model.parameters())[:2], lr=0.2)
+    schedule = optim.StepLR(sgd, 1, 0.5)
+    parts = {"schedule": schedule, "optimizer": sgd}
+    state = ddp.State(**(parts if schedule_first else dict(reversed(parts.items()))))
+    sgd.param_groups[0]["lr"] = 0.05
+    state.commit()
+    schedule.step()
+    state.restore()
+    assert sgd.param_groups[0]["lr"] == 0.05 and schedule.last_epoch == 0
+    state = ddp.State(optimizer=sgd)
+    state.commit()
+    sgd.param_groups.append({"params": list(model.parameters())[2:], "lr": 0.1, "weight_decay": 0.0})
+    with pytest.raises(ValueError, match="restore: the optimizer has 2 parameter groups, and had 1 at"):
+        state.restore()
+
+
 class NotCopied:
     def __deepcopy__(self, memo: object) -> object:
         raise OSError("not copied")

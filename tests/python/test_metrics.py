@@ -189,6 +189,18 @@ def test_fewer_rows_than_ranks_and_other_metrics_on_them() -> None:
     assert values == [values[0]] * 3 and values[0][0] > 2 and values[0][1] == pytest.approx(alone)
 
 
+def test_ranks_that_evaluate_other_data_are_told() -> None:
+    def evaluate(change: float, rows: int) -> None:
+        made, rank = trainer(nn.MSELoss(), 2, comm=pdnn.comm.SELF), pdnn.world().rank
+        made.evaluate(X[: 50 + rows * rank] + change * rank, Y[: 50 + rows * rank], comm=pdnn.world())
+
+    with pytest.raises(ValueError, match="evaluate: rank 1 has rows 57, rank 0 has 50; all ranks must pass"):
+        run_threads(lambda: evaluate(0, 7), 2)
+    with pytest.raises(ValueError, match="evaluate: rank 1 has data with the digest"):
+        run_threads(lambda: evaluate(1, 0), 2)
+    run_threads(lambda: evaluate(0, 0), 2)
+
+
 def test_ranks_with_other_metrics_are_told() -> None:
     def fit() -> None:
         made = trainer(nn.MSELoss(), 2, "ddp", metrics=["r2", "mae"][: 1 + pdnn.world().rank])

@@ -615,6 +615,23 @@ def test_ranks_that_update_otherwise_are_refused(change: dict[str, Any], words: 
         run_threads(lambda: on_ranks(change), 2)
 
 
+@pytest.mark.parametrize("strategy", ["ddp", "average:2", "pipeline:2"])
+def test_ranks_whose_groups_hold_other_parameters_are_refused(strategy: str) -> None:
+    def fit() -> None:
+        model = models.mlp([2, 2, 2], seed=1)
+        own = list(model.parameters())
+        body, head = (own[:2], own[2:]) if pdnn.world().rank == 0 else (own[2:], own[:2])
+        sgd = optim.SGD([{"params": body, "lr": 0.5}, {"params": head, "lr": 0.1}], lr=0.1)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+        trainer.fit(np.ones((8, 2)), np.zeros(8, int), epochs=1, batch_size=4, verbose=False)
+
+    words = (
+        r"rank 1 has groups of \[\['2.weight', '2.bias'\], \['0.weight', '0.bias'\]\], rank 0 has \[\['0.w"
+    )
+    with pytest.raises(ValueError, match=words):
+        run_threads(fit, 2)
+
+
 @pytest.mark.parametrize("first", ["step", "zero_grad"])
 def test_a_group_that_is_appended_may_be_an_iterator(first: str) -> None:
     """It was empty from the second step on."""

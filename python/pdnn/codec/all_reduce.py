@@ -154,7 +154,7 @@ class CompressedAllReduce:
         )
         own = {
             "codec": str(self.codec),
-            "shape": list(self.shape),
+            "shape": list(self.shape) if len(shapes) == 1 else [list(part) for part in shapes],
             "dtype": dtype,
             "op": op,
             "error_feedback": self.error_feedback,

@@ -6,6 +6,7 @@
 that go on when a rank dies. Names and the order of arguments are Horovod's.
 """
 
+from pdnn.ddp.buckets import Compression
 from pdnn.ddp.closeness import Closeness, check_parameter_closeness
 from pdnn.ddp.collectives import (
     Average,
@@ -18,7 +19,7 @@ from pdnn.ddp.collectives import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
-from pdnn.ddp.optimizer import Compression, DistributedOptimizer
+from pdnn.ddp.optimizer import DistributedOptimizer
 from pdnn.ddp.partition import partition_dataset
 from pdnn.ddp.ranks import init, local_rank, local_size, rank, size
 from pdnn.ddp.state import State, elastic

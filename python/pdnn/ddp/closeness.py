@@ -26,7 +26,7 @@ class Closeness:
     rank : int
         Where it is.
     difference : float
-        The largest absolute difference between its elements there and rank 0's.
+        The largest absolute difference between its elements there and rank 0's; nan where one is no number.
     """
 
     close: bool
@@ -78,7 +78,9 @@ def check_parameter_closeness(
     for index, (_, parameter) in enumerate(parameters):
         begin, end = end, end + parameter.size
         want = first[begin:end].reshape(parameter.shape)
-        apart = np.abs(parameter.data - want)
+        apart = np.zeros_like(want)
+        np.subtract(parameter.data, want, out=apart, where=parameter.data != want)  # of equal infinities: 0
+        np.abs(apart, out=apart)
         differences[index] = apart.max(initial=0)
         beyond[index] = (apart - (atol + rtol * np.abs(want))).max(initial=0)
     judged = np.stack(comm.all_gather(np.stack([beyond, differences])))  # (ranks, 2, parameters)

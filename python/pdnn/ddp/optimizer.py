@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isclose
 from typing import Any
+from zlib import crc32
 
 from pdnn import _core
 from pdnn.checks import integer, kind_of
 from pdnn.codec import Codec, CompressionStats, parse
 from pdnn.comm import world
 from pdnn.comm.settings import compare
-from pdnn.core import CoreOptimizer, core_for
+from pdnn.core import CoreOptimizer, core_for, kernels_of
+from pdnn.ddp.agreements import check_named, compare_numbers, numbers_to_compare
+from pdnn.ddp.buckets import BUCKET_BYTES, cut
 from pdnn.ddp.collectives import Average, Sum
 from pdnn.moved import former
 from pdnn.nn.eager import LossNode
 from pdnn.nn.seeds import GOLDEN_RATIO
 from pdnn.nn.sequential import Sequential
 from pdnn.optim import Optimizer
-from pdnn.store import Parameter, Store
-
-BUCKET_BYTES = 512 * 1024
-
-
-def cut(parameters: Iterable[Parameter], bucket_elements: int) -> list[tuple[int, int]]:
-    """Where buckets begin and end in the flat gradient, falling, as a backward pass goes.
-
-    Each holds whole parameters that lie together: at most so many elements, or one parameter's.
-    """
-    buckets: list[tuple[int, int]] = []
-    for each in sorted(parameters, key=lambda each: -each.offset):
-        begin, end = each.offset, each.offset + each.size
-        if buckets and buckets[-1][0] == end and buckets[-1][1] - begin <= bucket_elements:
-            buckets[-1] = begin, buckets[-1][1]
-        elif begin < end:
-            buckets.append((begin, end))
-    return buckets
-
-
-class Compression:
-    """Horovod's names of two ways to send gradients; `pdnn.codec` has others."""
-
-    none = None
-    fp16 = "fp16"
+from pdnn.store import Array, Parameter, Store
 
 
 class DistributedOptimizer(Optimizer):
@@ -117,34 +95,22 @@ class DistributedOptimizer(Optimizer):
         if codec is None and error_feedback is not None:
             raise ValueError("DistributedOptimizer: error_feedback is of a codec; pass compression=")
         for parameter in optimizer.parameters():
-            hooks = parameter.post_hooks.values()
-            if any(isinstance(getattr(hook, "__self__", None), type(self)) for hook in hooks):
+            if _of_distributed(parameter.post_hooks):
                 raise ValueError(
                     f"DistributedOptimizer: {parameter.name} has one already; call its remove() before"
                 )
         self.optimizer = optimizer
-        self.param_groups = optimizer.param_groups
         self.op, self.backward_passes_per_step = op, backward_passes_per_step
         self._memory = optimizer.store()
         if named_parameters is not None:
-            pairs = list(named_parameters)
-            if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
-                raise TypeError(
-                    "DistributedOptimizer: named_parameters holds no pairs (name, parameter); pass "
-                    "model.named_parameters()"
-                )
-            unnamed = set(self.parameters()) - {parameter for _, parameter in pairs}
-            if unnamed:
-                raise ValueError(
-                    f"DistributedOptimizer: named_parameters lacks {sorted(each.name for each in unnamed)}; "
-                    "pass all of model.named_parameters()"
-                )
+            check_named(self.parameters(), list(named_parameters))
         comm = world()
         own = {
             "dtype": self._memory.dtype,
             **{f"parameter {each.name}": str(each.shape) for each in self.parameters()},
             "optimizer": str(optimizer.config()),
-            "parameter groups": str([len(group["params"]) for group in self.param_groups]),
+            "kernels": kernels_of(self._memory.arithmetic),
+            "parameter groups": [[each.name for each in group["params"]] for group in self.param_groups],
             "op": op,
             "backward_passes_per_step": backward_passes_per_step,
             "bucket_bytes": bucket_bytes,
@@ -163,12 +129,23 @@ class DistributedOptimizer(Optimizer):
             None if codec is None else _core.Compression(codec.spec, error_feedback, 16),
             self._memory.shapes,
         )
-        self._passes = self._rows = 0  # since the ranks last agreed
+        self._passes, self._rows = 0, 0.0  # since the ranks last agreed
+        self._weight = 1.0  # of the last pass
         self._agreed = False  # whether the gradients are the ranks' common ones, and not stepped with
-        self._clean = False  # whether nothing is left of gradients that were the ranks' common ones
+        self._clean: bool | None = None  # whether nothing is left of the ranks' common ones; None: not known
+        self._left = False  # whether this rank has no batches any more, in `join`
+        self._others_left = False  # whether another one had none in the last step
+        self._given: list[int] | None = None  # checksums of the gradients that `synchronize` gave beside such
         self._synchronized: list[Any] = []  # the nodes of the last pass that add up over ranks
         self._hooks = [self._memory.register_pass_hook(self._begin)]
-        self._hooks += [each.register_post_accumulate_grad_hook(self._final) for each in self.parameters()]
+        self._own = set(self.parameters())
+        for each in self._memory.parameters():
+            if each in self._own:
+                self._hooks.append(each.register_post_accumulate_grad_hook(self._final))
+                for key in _of_distributed(each.hooks):  # another's, to which it was a stranger
+                    del each.hooks[key]
+            elif not _of_distributed(each.hooks) and not _of_distributed(each.post_hooks):
+                self._hooks.append(each.register_hook(self._unweigh))
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError(
@@ -185,8 +162,13 @@ class DistributedOptimizer(Optimizer):
                 f"backward: {self._passes + 1} passes before step(); DistributedOptimizer was made with "
                 f"backward_passes_per_step={self.backward_passes_per_step}"
             )
-        if not self._clean and any(self._memory.flat_gradients[a:b].any() for a, b in self._buckets):
+        if not self._clean and self._any_gradient():
             raise ValueError("backward: gradients from before are still there; call opt.zero_grad() first")
+        if set(self.parameters()) != self._own:
+            raise ValueError(
+                "backward: the optimizer has other parameters than when DistributedOptimizer was made; call "
+                "remove(), and make a new one"
+            )
         counts = {node.rows or 0.0 for node in nodes if isinstance(node, LossNode)}
         if len(counts) > 1 and self.op == Average:
             found = " and ".join(f"{count:g}" for count in sorted(counts))
@@ -196,14 +178,20 @@ class DistributedOptimizer(Optimizer):
                 "divided by what its rows count on all ranks, with op=ddp.Sum"
             )
         self._clean = True
-        rows = next((node.rows for node in nodes if node.rows is not None), 0)
+        rows = next(iter(counts or (node.rows for node in nodes if node.rows is not None)), 0.0)
         self._synchronized = [node for node in nodes if node.synchronized]
         self._agreed = False
         self._passes += 1
         self._rows += rows
         if self._passes == self.backward_passes_per_step:
             self._start()
-        return float(rows) if self.op == Average else 1.0
+        self._weight = float(rows) if self.op == Average else 1.0
+        return self._weight
+
+    def _unweigh(self, grad: Array) -> None:
+        """Of parameters of the model that the optimizer does not have."""
+        if self._weight:
+            grad /= self._weight
 
     def _final(self, parameter: Parameter) -> None:
         if parameter.store is not self._memory:
@@ -215,10 +203,9 @@ class DistributedOptimizer(Optimizer):
             self._sums.ready(parameter.offset, parameter.offset + parameter.size)
 
     def _start(self) -> None:
-        """Starts the sums; rows, ranks with a pass, learning rates and their squares are sent at once."""
+        """Starts the sums; rows, ranks with a pass, those without batches and groups' numbers go first."""
         takes_part = float(self._passes > 0)
-        rates = [takes_part * group["lr"] for group in self.param_groups]
-        counts = [self._rows, takes_part, *rates, *(rate**2 for rate in rates)]
+        counts = [self._rows, takes_part, self._left, *numbers_to_compare(self.param_groups, takes_part)]
         self._sums.start(self._memory.flat_gradients, counts, self.op == Average)
 
     # ---- by hand
@@ -227,7 +214,7 @@ class DistributedOptimizer(Optimizer):
         """Sets the gradient of every parameter to zero; what is under way between the ranks ends first."""
         if self._sums.array is not None:
             self._sums.finish()
-        self._passes = self._rows = 0
+        self._passes, self._rows = 0, 0.0
         self._agreed, self._clean = False, True
         self.optimizer.zero_grad()
 
@@ -243,6 +230,8 @@ class DistributedOptimizer(Optimizer):
         """
         if not self._agreed:
             self._agree()
+            if self._others_left:
+                self._given = self._checksums()
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -265,11 +254,19 @@ class DistributedOptimizer(Optimizer):
         Raises
         ------
         ValueError
-            If the ranks' learning rates differ.
+            If the ranks' learning rates or weight decays differ; if gradients were written by hand, not by a
+            backward pass, or changed since `synchronize` although a rank has left `join`.
         CommunicationError
             If another rank failed, or did not make this step in time.
         """
-        self.synchronize()
+        if not self._agreed:
+            self._agree()
+        elif self._given is not None and self._given != self._checksums():
+            raise ValueError(
+                "step: gradients were changed after synchronize(), as by clipping, but ranks without batches "
+                "in join would step with them as they were summed; give every rank as many batches, as "
+                "partition_dataset does, or do not change them"
+            )
         self._update()
 
     def _update(self) -> None:
@@ -279,27 +276,28 @@ class DistributedOptimizer(Optimizer):
     def _agree(self) -> int:
         """The gradients become those of all ranks' rows; returns how many ranks had a backward pass."""
         if self._passes == 0:
+            if self._clean is not False and not self._left and self._any_gradient():
+                raise ValueError(
+                    "step: there are gradients that no backward pass has made, and those are not summed over "
+                    "ranks; call backward(), or ddp.allreduce and the step() of the optimizer inside"
+                )
             self.optimizer.zero_grad()  # an old gradient must not count again
         if self._sums.array is None:
             self._start()
-        _, ranks, *rates = self._sums.finish()
+        _, ranks, left, *numbers = self._sums.finish()
         if ranks > 0:
-            self._compare_rates([rate / ranks for rate in rates])
-        self._passes = self._rows = 0
+            means = [number / ranks for number in numbers]
+            compare_numbers(self.param_groups, means, take_over=self._passes == 0)
+        self._passes, self._rows = 0, 0.0
         self._agreed, self._clean = True, False
+        self._others_left, self._given = left > 0, None
         return int(ranks)
 
-    def _compare_rates(self, means: Sequence[float]) -> None:
-        """Learning rates must be the same on all ranks with a pass; the others take them over."""
-        groups = len(self.param_groups)
-        for group, mean, square in zip(self.param_groups, means[:groups], means[groups:], strict=True):
-            if square - mean**2 > 1e-12 * square:
-                raise ValueError(
-                    f"step: the ranks' learning rates differ, this one's is {group['lr']:g} and their mean "
-                    f"{mean:g}; take their schedules to the same time, see LRScheduler.step_to"
-                )
-            if self._passes == 0 and not isclose(group["lr"], mean, rel_tol=1e-12):
-                group["lr"] = mean
+    def _any_gradient(self) -> bool:
+        return any(self._memory.flat_gradients[begin:end].any() for begin, end in self._buckets)
+
+    def _checksums(self) -> list[int]:
+        return [crc32(self._memory.flat_gradients[begin:end].data) for begin, end in self._buckets]
 
     @property
     def stats(self) -> CompressionStats:
@@ -328,12 +326,16 @@ class DistributedOptimizer(Optimizer):
         ValueError
             If layers add up over ranks, and this rank has had no batch, from which it would know them.
         """
-        if not self._agreed:
-            self._pass_without_rows(self.backward_passes_per_step - self._passes)
-            if self._agree() == 0:
-                self._agreed = False
-                return False
-        self._update()
+        self._left = True
+        try:
+            if not self._agreed:
+                self._pass_without_rows(self.backward_passes_per_step - self._passes)
+                if self._agree() == 0:
+                    self._agreed = False
+                    return False
+            self._update()
+        finally:
+            self._left = False
         return True
 
     def _pass_without_rows(self, times: int) -> None:
@@ -352,6 +354,15 @@ class DistributedOptimizer(Optimizer):
                 go_back()
 
     # ---- the inner optimizer's
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The inner optimizer's."""
+        return self.optimizer.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.optimizer.param_groups = groups
 
     @property
     def core(self) -> CoreOptimizer:
@@ -377,3 +388,9 @@ class DistributedOptimizer(Optimizer):
     def config(self) -> dict[str, Any]:
         """As the inner optimizer's."""
         return self.optimizer.config()
+
+
+def _of_distributed(hooks: Mapping[int, Any]) -> list[int]:
+    """The numbers of those hooks that are methods of a DistributedOptimizer."""
+    owners = {number: getattr(hook, "__self__", None) for number, hook in hooks.items()}
+    return [number for number, owner in owners.items() if isinstance(owner, DistributedOptimizer)]

@@ -112,9 +112,9 @@ class State:
         )
 
     def _take(self, copied: dict[str, Any]) -> None:
-        """Makes everything what it was when it was copied."""
-        for name, kept in copied.items():
-            setattr(self, name, _restored(getattr(self, name), kept))
+        """Makes everything what it was when it was copied; schedules first, which set optimizers' rates."""
+        for name in sorted(copied, key=lambda name: not isinstance(getattr(self, name), LRScheduler)):
+            setattr(self, name, _restored(getattr(self, name), copied[name]))
 
     def _go_on(self, comm: Communicator, deaths: Deaths) -> None:
         """Goes back to the last commit that all of these ranks have made; the new ones get it."""
@@ -248,6 +248,11 @@ def _restored(value: Any, kept: tuple[list[Array], Any]) -> Any:
         np.copyto(array, copied)
     if isinstance(value, Optimizer):
         value.core.steps, groups = rest
+        if len(groups) != len(value.param_groups):
+            raise ValueError(
+                f"restore: the optimizer has {len(value.param_groups)} parameter groups, and had "
+                f"{len(groups)} at the commit; add groups before it"
+            )
         for group, numbers in zip(value.param_groups, groups, strict=True):
             group.update(numbers)
     elif isinstance(value, LRScheduler):

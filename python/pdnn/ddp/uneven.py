@@ -17,8 +17,10 @@ def join(optimizer: DistributedOptimizer) -> Iterator[None]:
     rows, until all have left it. So every update is that of the rows that there were, all ranks end with
     the same parameters, and layers with ``sync=True`` get no missing calls. Do not call other collectives
     inside the block. Passes left over before a step (``backward_passes_per_step``) count in the next step
-    of any rank, or in a last one. A rank that has left uses the others' learning rates; if a schedule
-    advances inside the block, set all ranks' schedules to the same time afterwards (`LRScheduler.step_to`).
+    of any rank, or in a last one. A rank that has left uses the others' learning rates and weight decays; if
+    a schedule advances inside the block, set all ranks' schedules to the same time afterwards
+    (`LRScheduler.step_to`). Gradients that are changed after `synchronize`, as by clipping, are refused once
+    a rank has left, which would not change them.
 
     Parameters
     ----------
