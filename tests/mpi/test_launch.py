@@ -213,11 +213,31 @@ def test_a_stopped_rank_ends_the_job_after_the_communication_timeout(
     assert "for 2 s (rank 0 waits" in output
 
 
-def test_a_rank_that_ends_before_mpi_starts_is_named(job: Callable[..., subprocess.Popen[str]]) -> None:
-    leave = 'import os\nif os.environ["OMPI_COMM_WORLD_RANK"] == "1": os._exit(0)\n'
-    child = job("-n", "3", "--timeout", "14", "-c", leave + MEET)
-    assert "launch: rank 1 ended before pdnn.world() was called there" in end(child)
-    assert child.returncode == 124
+LEAVE = """
+import os, sys, time
+if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+    with open(sys.argv[1] + ".part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(sys.argv[1] + ".part", sys.argv[1])
+    os._exit(0)
+try:
+    while True:  # until it is gone: mpiexec ends a job in which a rank leaves after others have started MPI
+        if os.path.exists(sys.argv[1]):
+            os.kill(int(open(sys.argv[1]).read()), 0)
+        time.sleep(0.02)
+except ProcessLookupError:
+    pass
+"""
+
+
+def test_a_rank_that_ends_before_mpi_starts_is_named(
+    job: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    child = job("-n", "3", "-c", LEAVE + MEET, str(tmp_path / "left"))
+    wait_for(child, "launch: rank 1 ended before pdnn.world() was called there", times=1)
+    child.send_signal(signal.SIGTERM)
+    end(child)
+    assert child.returncode == 128 + signal.SIGTERM
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks for mapped files there")

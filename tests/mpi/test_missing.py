@@ -104,7 +104,7 @@ def test_a_rank_that_does_not_come_is_named_before_the_timeout_and_at_it(
         assert told
         return named
 
-    soon(seconds, within=2 + 1)
+    soon(seconds, within=20)
 
 
 @pytest.mark.mpi
@@ -121,7 +121,7 @@ def test_a_rank_that_ends_or_raises_says_so(job: Start) -> None:
         assert re.search(r"rank 1 never entered #3 all_reduce, .*, has ended its program\n", said), said
         return named
 
-    soon(seconds, within=2 + 1)
+    soon(seconds, within=20)
     child = job(RANKS.format(act="until_wait(2); 1 / 0"))
     assert "ZeroDivisionError" in said_by(child)[0]
     ranks, waits, _ = _core.state_of_job(child.pid) or ("", "", False)
@@ -146,7 +146,7 @@ def test_calls_that_differ_are_told_side_by_side(job: Start, act: str, call: str
             assert re.search(rf"{most}\n  rank 1: #3 {call} at <string>:15\n", said), said
         return named
 
-    soon(seconds, within=2 + 1)
+    soon(seconds, within=20)
 
 
 PARTS = """

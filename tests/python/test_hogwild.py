@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 import pdnn
+from alarms import Ring, alarm
 from ctrl_c import ctrl_c
 from pdnn import nn, optim
 from pdnn.data import Dataset
@@ -131,22 +131,16 @@ def test_what_all_workers_have_done_is_kept_when_an_epoch_ends_by_an_error() -> 
         time.sleep(0.1)
         return time.process_time() - spent > 0.005
 
-    def interrupt(*_: Any) -> None:
+    def interrupt(ring: Ring) -> None:
         if not computes():  # the epoch has not begun
-            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            ring(0.01)
             return
         while any(computes() for _ in range(5)):  # a busy machine may not let it, for a while
             pass
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.01)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            trainer.fit(data, 1, 1, shuffle=False, verbose=False)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(KeyboardInterrupt), alarm(interrupt, 0.01):
+        trainer.fit(data, 1, 1, shuffle=False, verbose=False)
     assert model.flat_parameters[1] > 0.8 * rows  # without locks a few are lost
 
 

@@ -66,6 +66,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> type[Ended]:
 
     set_family(monkeypatch, "Open MPI")
     monkeypatch.setattr(program, "Job", Own)
+    monkeypatch.setattr("pdnn.launch.plan._cores", lambda: (2, True))  # else a note on them may be said
     for name in ("SLURM_JOB_NUM_NODES", "PBS_NODEFILE", "PE_HOSTFILE", "LSB_DJOB_HOSTFILE"):
         monkeypatch.delenv(name, raising=False)
     return Own

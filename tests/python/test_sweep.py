@@ -16,7 +16,7 @@ import pytest
 
 import processes
 from blobs import write_blobs
-from pdnn import cli, sweep
+from pdnn import _core, cli, sweep
 from pdnn.sweep.results import OF_RANK
 
 
@@ -82,7 +82,8 @@ def test_a_sweep_keeps_all_that_was_measured(
     assert set(serial.history.history) == {"loss", "accuracy", "val_loss", "val_accuracy", "seconds"}
     assert serial.history.phases[1]["gradient"] > 0
     assert serial.history.updates[1]["count"] == 7
-    for run, name in ((serial, "serial"), (hogwild, "hogwild:2")):  # every run knows what was expected of it
+    several_cores = _core.available_cores() > 1  # without which Hogwild has no estimate
+    for run, name in ((serial, "serial"), (hogwild, "hogwild:2"))[: 1 + several_cores]:
         assert run.history is not None and run.history.estimate is not None
         assert run.history.estimate.strategy == name and run.history.estimate.steps == 203 / 32
     assert serial.machine == sweep.machine() and serial.versions == sweep.versions()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from types import TracebackType
 from typing import Any
 
@@ -43,18 +44,32 @@ def end_the_job_on_errors(mpi: Any, native: Any) -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         try:
-            show(kind, error, trace)
+            with written_at_once() if show is sys.__excepthook__ else nullcontext():
+                show(kind, error, trace)
         finally:
             end(kind)
 
     def hook_of_thread(args: threading.ExceptHookArgs) -> None:
         try:
-            show_of_thread(args)
+            with written_at_once() if show_of_thread is threading.__excepthook__ else nullcontext():
+                show_of_thread(args)
         finally:
             if args.exc_type is not SystemExit:
                 end(args.exc_type)
 
     sys.excepthook, threading.excepthook = hook, hook_of_thread
+
+
+@contextmanager
+def written_at_once() -> Iterator[None]:
+    """What the block writes to standard error is written together, or mpiexec's words come in between."""
+    text = io.StringIO()
+    try:
+        with redirect_stderr(text):
+            yield
+    finally:
+        with suppress(Exception):  # it is closed, or None
+            sys.stderr.write(text.getvalue())
 
 
 @contextmanager
