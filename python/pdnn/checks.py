@@ -6,7 +6,7 @@ Messages begin with the owner, which is a name or an object of the class to be n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import inf, isnan
+from math import inf, isfinite, isnan
 from numbers import Integral, Real
 from operator import index
 from typing import Any
@@ -30,6 +30,18 @@ def number(
     if not valid(value):
         raise ValueError(f"{_named(owner)}: {name} = {value}; expected {expected}")
     return int(value) if isinstance(value, Integral) else float(value)
+
+
+def finite(owner: object, name: str, value: float) -> float:
+    """The value; TypeError if it is no number, ValueError if it is none that a float64 can have."""
+
+    def is_finite(found: float) -> bool:
+        try:
+            return isfinite(found)
+        except OverflowError:  # an integer of too many digits
+            return False
+
+    return number(owner, name, value, "a finite number", is_finite)
 
 
 def positive(owner: object, name: str, value: float) -> float:

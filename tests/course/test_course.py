@@ -172,7 +172,11 @@ def test_a_sheet_is_found_by_its_name_its_number_and_both() -> None:
 
 
 def test_a_file_is_a_sheet_by_its_name_or_by_its_marker(tmp_path: Path) -> None:
-    for name, text in [("my 3_scatter (2).py", ""), ("mine.py", 'SHEET = "scatter"\n')]:
+    for name, text in [
+        ("my 3_scatter (2).py", ""),
+        ("mine.py", 'SHEET = "scatter"\n'),
+        ("my.py", "SHEET='scatter'"),
+    ]:
         (tmp_path / name).write_text(text)
         assert sheet_of(tmp_path / name) == find("scatter")
 

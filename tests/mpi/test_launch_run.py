@@ -149,11 +149,12 @@ def test_what_mpiexec_says_of_a_job_that_ends_well_is_shown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mpiexec = tmp_path / "mpiexec"
-    mpiexec.write_text(f'#!/bin/sh\necho beware >&2\nexec "{find().path}" "$@"\n')
+    mpiexec.write_text(f"#!/bin/sh\nprintf 'be\\000ware\\n\\000\\n' >&2\nexec '{find().path}' \"$@\"\n")
     mpiexec.chmod(0o700)
     monkeypatch.setattr(call, "find", lambda: dataclasses.replace(find(), path=str(mpiexec)))
     assert pdnn.run(abs, -1, ranks=1, timeout=60) == [1]
-    assert "beware\n" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "beware\n" in said and "\0" not in said
 
 
 def test_a_function_on_threads(run_python: Callable[..., Completed]) -> None:

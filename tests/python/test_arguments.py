@@ -287,7 +287,7 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
         (lambda: nn.Embedding(8, "4"), "Embedding: embedding_dim is '4'"),
         (lambda: nn.Sequential(nn.Linear(8, 4), seed=1.5), "Sequential: seed is 1.5, expected an integer"),
         (lambda: pdnn.manual_seed("a"), "manual_seed: seed is 'a', expected an integer"),
-        (lambda: nn.LeakyReLU(True), "LeakyReLU: negative_slope is True, expected a number"),
+        (lambda: nn.LeakyReLU(True), "LeakyReLU: negative_slope is True, expected a finite number"),
         (lambda: nn.BatchNorm2d(8, True), "BatchNorm2d: eps is True, expected a number above 0"),
         (lambda: nn.CrossEntropyLoss(label_smoothing=True), "CrossEntropyLoss: label_smoothing is True"),
         (

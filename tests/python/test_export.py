@@ -120,6 +120,28 @@ def test_embeddings(flat: bool, dtype: str, tmp_path: Path) -> None:
         assert np.isnan(by_c(tmp_path / f"{name}.c", x, want.shape[1:])[3]).any(), none
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [
+        *(
+            lambda: nn.ELU(2),
+            lambda: nn.LeakyReLU(0),
+            lambda: nn.Softplus(2, 10),
+            lambda: nn.LayerNorm(6, eps=1),
+        ),
+        *(lambda: nn.BatchNorm1d(6, eps=1, momentum=1), lambda: nn.BatchNorm1d(6, momentum=0)),
+    ],
+)
+def test_numbers_may_be_integers(layer: Callable[[], nn.Module], tmp_path: Path) -> None:
+    model = nn.Sequential(layer())
+    model.eval()
+    x = np.linspace(-2, 3, 12, dtype=np.float32).reshape(2, 6)
+    model.to_onnx(tmp_path / "a.onnx", (6,))
+    for got in by_onnx(tmp_path / "a.onnx", x):
+        np.testing.assert_allclose(got, model.predict(x), rtol=1e-5, atol=1e-6)
+    assert pdnn.models.from_onnx(tmp_path / "a.onnx").predict(x).shape == (2, 6)
+
+
 @pytest.mark.parametrize("layers", [[], [nn.Dropout()], [nn.Residual(nn.Sequential())]])
 def test_networks_that_compute_little(layers: list[nn.Module], tmp_path: Path) -> None:
     model = nn.Sequential(*layers)

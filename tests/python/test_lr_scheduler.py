@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,23 @@ def test_a_schedule_of_ones_own_is_told_what_is_wrong(
         trainer.fit((X, Y), 3, 8, verbose=False)
     assert trainer.schedule is not None and trainer.schedule.last_epoch == (1 if per == "epoch" else 0)
     assert trainer.step == trainer.epoch * -(-len(X) // 8) and trainer.position is None
+
+
+@pytest.mark.parametrize("per", ["epoch", "step"])
+@pytest.mark.parametrize("rate", [1, np.int64(1), np.float32(0.5), Fraction(1, 4)])
+def test_rates_of_ones_own_are_numbers_of_any_kind(
+    rate: Any, per: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = []
+    for given in (rate, float(rate)):
+        monkeypatch.setattr(Own, "given", staticmethod(lambda _, given=given: [given] * 2), raising=False)
+        trained.append(network())
+        sgd = two_rates(trained[-1])
+        trainer = pdnn.Trainer(
+            trained[-1], nn.CrossEntropyLoss(), sgd, schedule=Own(sgd), schedule_per=per, strategy="serial"
+        )
+        trainer.fit((X, Y), 2, 8, verbose=False)
+    np.testing.assert_array_equal(trained[0].flat_parameters, trained[1].flat_parameters)
 
 
 def test_what_torch_calls_and_a_trainer_does_not_is_refused() -> None:

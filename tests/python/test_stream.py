@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,6 +69,44 @@ def test_an_epoch_takes_each_row_once_by_blocks_in_windows(data: Stream) -> None
 def test_blocks_of_any_size(block: int, window: int, rows: int) -> None:
     data = Stream(X[:rows], Y[:rows], block=block, window=window)
     assert sorted(data.epoch_order(rows, 1, 2)) == list(range(rows))
+
+
+def test_a_block_of_more_than_all_rows_takes_no_more_memory_or_time() -> None:
+    whole, more = (Stream(X, Y, block=block) for block in (len(X), 2**50))
+    np.testing.assert_array_equal(whole.epoch_order(len(X), 1, 2), more.epoch_order(len(X), 1, 2))
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(11, 50)])
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
+def test_a_copy_reads_the_same_file(clone: Any, rows: slice, tmp_path: Path) -> None:
+    file = tmp_path / "x.npy"
+    np.save(file, X)
+    mapped = np.load(file, mmap_mode="r")[rows]
+    data = Stream(mapped, Y[rows], block=8, window=3, scale=0.5)
+    copied = clone(data)
+    assert isinstance(copied.x, np.memmap) and copied.x.filename == str(file)
+    np.testing.assert_array_equal(copied.x, X[rows])
+    assert repr(copied) == repr(data)
+    again = clone(copied)
+    np.testing.assert_array_equal(again.x, X[rows])
+    np.testing.assert_array_equal(clone(Stream(X[rows], Y[rows])).x, X[rows])  # of no file
+    written = np.load(file, mmap_mode="c")
+    written[0] = 7  # in memory alone
+    np.testing.assert_array_equal(clone(Stream(written, Y)).x, written)
+
+
+def test_a_copy_of_a_stream_whose_file_has_changed_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "x.npy"
+    np.save(file, X)
+    state = pickle.dumps(Stream(file, Y))
+    np.save(file, X[:3])
+    with pytest.raises(
+        ValueError, match=r"x.npy: it has no longer the samples, \(\d+, .* this stream was made"
+    ):
+        pickle.loads(state)
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match=r"x\.npy"):
+        pickle.loads(state)
 
 
 def test_a_row_may_be_larger_than_a_block() -> None:

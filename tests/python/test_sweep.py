@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import re
 import signal
 import sys
 import time
@@ -233,6 +234,14 @@ def test_other_settings_are_refused_with_both_sides(
     with pytest.raises(ValueError, match=r"processor is .* in the file, abacus now"):
         sweep.Results.open(file, settings | {"processor": "abacus"})
     assert file.read_bytes() == before
+    with data.open("ab") as more:
+        more.write(b" ")
+    assert cli.main(words(file, data, "--strategy", "serial")) == 1
+    assert re.search(r"checksum of --data is \w{16} in the file, \w{16} now", capsys.readouterr().err)
+    older = json.loads(before)  # which has no checksum
+    assert older["settings"].pop("checksum of --data")
+    file.write_text(json.dumps(older))
+    assert cli.main(words(file, data, "--strategy", "serial")) == 0
     file.write_text('{"format": "pdnn sweep 2", "settings": {}, "runs": [{}]}')
     assert cli.main(words(file, data, "--strategy", "serial")) == 1
     assert "holds no results of pdnn sweep" in capsys.readouterr().err

@@ -7,9 +7,9 @@
 
 Every training is a launch of its own, which ends after --timeout. The file is replaced as a whole after
 each one, so an interrupted sweep continues when it is started again. More strategies, sizes or repeats may be
-added then; other settings or another machine are refused. A failed run is stored with its message, and run
-again with --retry-failed. Combinations that do not fit, such as serial on two ranks, are named and left out;
-a strategy that fits none of --ranks is an error. Repeat r trains with the seed plus r.
+added then; other settings, other data or another machine are refused. A failed run is stored with its
+message, and run again with --retry-failed. Combinations that do not fit, such as serial on two ranks, are
+named and left out; a strategy that fits none of --ranks is an error. Repeat r trains with the seed plus r.
 
 The exit code is 1 if a run failed.
 """
@@ -19,6 +19,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from hashlib import blake2b
+from os.path import isfile
 from typing import TYPE_CHECKING
 
 from pdnn.cli import optimizing, tables, train
@@ -92,6 +94,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def checksum(path: str | None) -> str:
+    """Of a file's bytes, 16 hexadecimal digits."""
+    found = blake2b(digest_size=8)
+    with open(path or "", "rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
 def main(arguments: argparse.Namespace) -> int:
     """Runs what is missing; 1 if something failed, now or before."""
     from pdnn import sweep
@@ -124,6 +135,7 @@ def main(arguments: argparse.Namespace) -> int:
     for configuration in configurations:  # words that train would not take are refused before anything runs
         optimizing.check(parser.parse_args(launch.words(configuration)))
     settings = {f"--{name}": value for name, value in given.items()} | {"--seed": str(arguments.seed)}
+    settings |= {f"checksum of {name}": checksum(path) for name, path in read.items() if isfile(path or "")}
     settings |= {name: str(value) for name, value in sweep.machine().items()}
     results = sweep.Results.open(arguments.file, settings)
     for sentence in left_out:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,7 +114,8 @@ def sheet_of(path: Path) -> Sheet:
         raise FileNotFoundError(f"{path}: there is no such file; pdnn course new NAME writes a sheet")
     code = "\n".join(code for _, code in code_cells(path))
     for sheet in SHEETS:
-        if sheet.stem in path.stem or f'SHEET = "{sheet.name}"' in code:
+        marker = rf"""^\s*SHEET\s*=\s*["']{sheet.name}["']"""
+        if sheet.stem in path.stem or re.search(marker, code, re.MULTILINE):
             return sheet
     raise ValueError(
         f'{path}: neither its name nor a line SHEET = "NAME" says which sheet it is; '

@@ -171,8 +171,7 @@ class Dataset:
         if 2 * len(numbers) > len(self):
             return self.core_source(width).gather(numbers), self.y[numbers]
         # A source looks at each of its rows, so this one has no others.
-        few = self.x[numbers] if is_sparse(self.x) else self.x.take(numbers, axis=0)
-        source = core_source(width.name, few, scale=self.scale, shift=self.shift)
+        source = core_source(width.name, self.x[numbers], scale=self.scale, shift=self.shift)
         return source.gather(np.arange(len(numbers))), self.y[numbers]
 
     def core_source(self, dtype: npt.DTypeLike) -> CoreSource:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -35,7 +37,8 @@ class Stream(Dataset):
     An epoch takes the rows by blocks: the blocks in a random order, and the rows of each `window` blocks
     mixed. While training works on one window a thread reads the next. The order is a function of (seed,
     epoch), the same on every number of threads and ranks, and a training resumed within an epoch goes on in
-    it. A slice of a stream is a stream over a part of the file.
+    it. A slice of a stream is a stream over a part of the file. A copy, also in another process, reads the
+    same file.
 
     Parameters
     ----------
@@ -102,16 +105,24 @@ class Stream(Dataset):
 
     def epoch_order(self, rows: int, seed: int, epoch: int) -> Indices:
         """The places 0..rows-1, by blocks in a random order, mixed within each window of them."""
-        blocks = epoch_order(ceil(rows / self.block), seed, epoch)
+        block = max(1, min(self.block, rows))
+        blocks = epoch_order(ceil(rows / block), seed, epoch)
         keys = _core.draw_rows(seed % 2**64, epoch, ceil(len(blocks) / self.window), KEYS)
         order, end = np.empty(rows, np.int64), 0
         for key, begin in zip(keys.tolist(), range(0, len(blocks), self.window), strict=True):
-            firsts = blocks[begin : begin + self.window, np.newaxis] * self.block
-            places = (firsts + np.arange(self.block)).reshape(-1)
+            firsts = blocks[begin : begin + self.window, np.newaxis] * block
+            places = (firsts + np.arange(block)).reshape(-1)
             places = places[places < rows]  # the last block may be shorter
             begin, end = end, end + len(places)
             order[begin:end] = places[epoch_order(len(places), key, epoch)]
         return order
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"x": _place_in_file(self.x)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        x = state["x"]
+        self.__dict__.update(state | {"x": x.mapped() if isinstance(x, _PlaceInFile) else x})
 
     def __repr__(self) -> str:
         own = super().__repr__().removeprefix("Dataset").removesuffix(")")
@@ -186,6 +197,37 @@ def _touch(part: Array) -> None:
     if part.flags.c_contiguous:
         part = part.reshape(-1).view(np.uint8)[::_PAGE]
     part.max(initial=0)
+
+
+@dataclass(frozen=True)
+class _PlaceInFile:
+    """Where the samples of a stream are."""
+
+    file: str
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+
+    def mapped(self) -> Array:
+        try:
+            return np.memmap(self.file, self.dtype, "r", self.offset, self.shape)
+        except ValueError as error:
+            raise ValueError(
+                f"Stream: {self.file}: it has no longer the samples, {self.shape} of {self.dtype}, of which "
+                f"this stream was made ({error})"
+            ) from error
+
+
+def _place_in_file(x: Array) -> Array | _PlaceInFile:
+    """The array itself, unless it is what is in a file, as with mode "c" it need not be."""
+    if not isinstance(x, np.memmap) or x.filename is None or x.mode == "c":
+        return x
+    mapping: Any = x
+    while not isinstance(mapping, mmap.mmap):
+        if (mapping := mapping.base) is None:
+            return x
+    begin = np.frombuffer(mapping, np.uint8).ctypes.data + x.offset % mmap.ALLOCATIONGRANULARITY
+    return _PlaceInFile(str(x.filename), x.offset + x.ctypes.data - begin, x.dtype.str, x.shape)
 
 
 def _opened(given: Any) -> Any:

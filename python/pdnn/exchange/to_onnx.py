@@ -112,15 +112,15 @@ def _operator(op: str, *names: str, **attributes: int) -> Writer:
 
 def _batch_norm(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
     arrays = graph.parameters(layer, "weight", "bias", "running_mean", "running_var")
-    momentum = 1 - layer.arguments["momentum"]  # ONNX counts what stays
+    momentum = 1 - float(layer.arguments["momentum"])  # ONNX counts what stays
     return graph.node(
-        "BatchNormalization", layer, x, *arrays, epsilon=layer.arguments["eps"], momentum=momentum
+        "BatchNormalization", layer, x, *arrays, epsilon=float(layer.arguments["eps"]), momentum=momentum
     )
 
 
 def _layer_norm(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
     arrays = graph.parameters(layer, "weight", "bias")
-    return graph.node("LayerNormalization", layer, x, *arrays, axis=-1, epsilon=layer.arguments["eps"])
+    return graph.node("LayerNormalization", layer, x, *arrays, axis=-1, epsilon=float(layer.arguments["eps"]))
 
 
 def _conv(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
@@ -148,11 +148,11 @@ def _windows(layer: Layer) -> dict[str, list[int]]:
 
 
 def _leaky_relu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
-    return graph.node("LeakyRelu", layer, x, alpha=layer.arguments["negative_slope"])
+    return graph.node("LeakyRelu", layer, x, alpha=float(layer.arguments["negative_slope"]))
 
 
 def _elu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
-    return graph.node("Elu", layer, x, alpha=layer.arguments["alpha"])
+    return graph.node("Elu", layer, x, alpha=float(layer.arguments["alpha"]))
 
 
 def _softplus(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:

@@ -236,6 +236,10 @@ def _session_folder(environment: dict[str, str], folder: str) -> dict[str, str]:
 
 
 def _hand_on(sink: Sink, stream: _Stream, line: bytes) -> None:
+    if stream.rank is None and b"\0" in line:  # Open MPI 5 writes one when a job has failed
+        line = line.replace(b"\0", b"")
+        if not line.strip():
+            return
     sink(stream.name, stream.rank, line.decode(_encoding(sys.__stdout__), errors="replace"))
 
 

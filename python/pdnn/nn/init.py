@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from math import isfinite, sqrt
+from math import sqrt
 from typing import Literal, NamedTuple, get_args
 
-from pdnn.checks import number
+from pdnn.checks import finite
 
 Distribution = Literal["uniform", "normal", "constant"]
 Fan = Literal["none", "in", "out", "sum"]
@@ -52,7 +52,7 @@ def initializer(owner: object, name: str, given: Initializer | None, default: In
         )
     if given is None:
         return default
-    number(owner, f"the value of {name}", given.value, "a finite number", isfinite)
+    finite(owner, f"the value of {name}", given.value)
     for part, known in (("distribution", DISTRIBUTIONS), ("fan", FANS)):
         if (found := getattr(given, part)) not in known:
             raise ValueError(f"{type(owner).__name__}: {name} has {part} {found!r}; expected one of {known}")
@@ -126,4 +126,4 @@ def _fan(mode: str) -> Literal["in", "out"]:
 
 
 def _finite(name: str, value: float) -> float:
-    return number("init", name, value, "a finite number", isfinite)
+    return finite("init", name, value)

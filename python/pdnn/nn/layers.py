@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pdnn.checks import flag, integer, number, positive
+from pdnn.checks import finite, flag, integer, number, positive
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.init import Initializer, fan_in_uniform, initializer
 from pdnn.nn.module import Module
@@ -97,13 +97,13 @@ class LeakyReLU(Module):
 
     Raises
     ------
-    TypeError
-        If the slope is no number.
+    TypeError, ValueError
+        If the slope is no finite number.
     """
 
     def __init__(self, negative_slope: float = 0.01) -> None:
         super().__init__()
-        self.negative_slope = number(self, "negative_slope", negative_slope)
+        self.negative_slope = finite(self, "negative_slope", negative_slope)
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
@@ -135,13 +135,13 @@ class ELU(Module):
 
     Raises
     ------
-    TypeError
-        If alpha is no number.
+    TypeError, ValueError
+        If alpha is no finite number.
     """
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
-        self.alpha = number(self, "alpha", alpha)
+        self.alpha = finite(self, "alpha", alpha)
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
@@ -158,7 +158,7 @@ class Softplus(Module):
     Raises
     ------
     ValueError
-        If beta is not positive.
+        If beta is not positive, or a number is not finite.
     TypeError
         If beta or threshold is no number.
     """
@@ -166,7 +166,7 @@ class Softplus(Module):
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
         self.beta = positive(self, "beta", beta)
-        self.threshold = number(self, "threshold", threshold)
+        self.threshold = finite(self, "threshold", threshold)
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""

@@ -80,7 +80,7 @@ class LRScheduler(Advising):
 
     def table(self, times: range) -> Array:
         """The learning rates at these times, (times, groups), up to the first that no group may have."""
-        rates = np.array([self._rates(t) for t in times])
+        rates = np.array([self._rates(t) for t in times], np.float64)
         wrong = ~((rates >= 0) & (rates < np.inf)).all(axis=1)
         return rates[: wrong.argmax()] if wrong.any() else rates
 

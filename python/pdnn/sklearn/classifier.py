@@ -80,8 +80,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     batch_norm : bool
         Whether hidden layers are normalized over the batch before their activation.
     dtype : "auto", "float32", "float64" or "bfloat16"
-        Of the arithmetic. "auto" is float64 for "lbfgs", and for X of float64 where steps are very short;
-        else float32.
+        Of the arithmetic. "auto" is float64 for "lbfgs", and for X of another type than float32 where steps
+        are very short; else float32.
     strategy : str or Strategy
         How steps are computed in parallel, as `pdnn.Trainer` takes it; "auto": by `n_jobs`.
     n_jobs : int, optional

@@ -125,6 +125,7 @@ class Results:
             f"{settings.get(name, '(default)')} now"
             for name in {**results.settings, **settings}
             if results.settings.get(name) != settings.get(name)
+            and not (name.startswith("checksum") and name not in results.settings)  # of a former version
         ]
         if other:
             raise ValueError(
