@@ -9,7 +9,7 @@ import os
 import pickle
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from select import select
 
@@ -43,11 +43,15 @@ SMALL = {
 CASES = [(sheet, *bug) for sheet in SHEETS for bug in BUGS[sheet.name]]
 
 
-def results(tmp_path: Path, sheet: Sheet, solved: str) -> list[Result]:
+def examined(tmp_path: Path, sheet: Sheet, solved: str) -> Iterator[Result]:
     path = tmp_path / f"{sheet.stem}.py"
     path.write_text(fill(sheet.source, solved))
     with np.errstate(all="ignore"):
-        return list(examine(Submission(path), sheet))
+        yield from examine(Submission(path), sheet)
+
+
+def results(tmp_path: Path, sheet: Sheet, solved: str) -> list[Result]:
+    return list(examined(tmp_path, sheet, solved))
 
 
 @pytest.mark.parametrize("sheet", SHEETS, ids=lambda sheet: sheet.name)
@@ -67,10 +71,9 @@ def test_a_blank_sheet_fails_with_the_names_of_its_blanks(tmp_path: Path, sheet:
 def test_a_planted_mistake_is_named(
     tmp_path: Path, sheet: Sheet, before: str, after: str, words: str
 ) -> None:
-    found = results(tmp_path, sheet, plant(solution(sheet), before, after))
-    wrong = [result.words for result in found if not result.passed]
-    assert wrong, "nothing was found"
-    assert words in wrong[0], wrong
+    found = examined(tmp_path, sheet, plant(solution(sheet), before, after))
+    wrong = next((result.words for result in found if not result.passed), "nothing was found")
+    assert words in wrong
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # as where students run it
