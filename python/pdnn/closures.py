@@ -84,8 +84,7 @@ class ClosureEpochs(Epochs):
         try:
             yield
         except FloatingPointError as error:
-            training.position = None
-            self._all_raise = True
+            training.position, self._begun, self._all_raise = None, None, True
             row = self._source.row_not_finite()
             raise FloatingPointError(
                 f"fit: step {training.step} of the training, in epoch {training.epoch}, counted from 0: "

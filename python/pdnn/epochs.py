@@ -273,8 +273,6 @@ class Epochs:
                 pause_after=seconds,
             )
         self._advance(row, before, sums)
-        if self._timeline and self.complete:
-            training.history.timeline = strategies.Timeline(self.session.timeline())
         self._last = sums
         return sums, end
 
@@ -314,6 +312,8 @@ class Epochs:
             schedule.step_to(schedule.last_epoch + (steps if training.schedule_per == "step" else 1))
         training.step += steps
         self.complete = complete
+        if self._timeline and complete:
+            training.history.timeline = strategies.Timeline(self.session.timeline())
         training.position = None
         if not self.complete and not scattered:
             training.position = Position(row, rows, self._source.shuffled(self._shuffle), sums)

@@ -275,6 +275,17 @@ def test_codecs_are_measured(root: Path, tmp_path: Path, run_python: Callable[..
     assert min(half["encode"], half["decode"], bit["encode"], bit["encode_feedback"]) > 0
 
 
+@pytest.mark.long
+def test_epochs_are_measured_beside_other_programs(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    words = ["--rounds", "1", "--epochs", "1", "--nice", "5", "--json", tmp_path / "c.json"]
+    lines = run_python([root / "benchmarks" / "crowded.py", *words], timeout=90).stdout.splitlines()[3:]
+    results = json.loads((tmp_path / "c.json").read_text())["results"]
+    assert [line.split()[0] for line in lines] == [result["strategy"] for result in results]
+    assert min(min(result["quiet"], result["crowded"]) for result in results) > 0
+
+
 @pytest.mark.skipif(_core.available_cores() < 2, reason="each stage computes on a core of its own")
 def test_idle_time_of_a_pipeline_is_measured_beside_its_formula(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]

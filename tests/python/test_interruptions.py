@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import nn, optim
+from pdnn import ddp, nn, optim
 from pdnn.fit_lock import FitLock
 from pdnn.history import History
 from pdnn.optim import second_order
@@ -210,6 +210,34 @@ def test_operations_are_recorded_after_a_block_in_which_they_are_not(decorated: 
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, former)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call"),
+    [
+        *((Parameter, "register_post_accumulate_grad_hook", call) for call in (1, 2)),
+        (Store, "register_pass_hook", 1),
+        (Parameter, "register_hook", 1),
+    ],
+)
+@pytest.mark.parametrize("before", [True, False])
+def test_a_distributed_optimizer_that_is_not_made_leaves_nothing(
+    owner: Any, name: str, call: int, before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network()
+    own = list(model.parameters())
+    sgd = optim.SGD(own[:2] if name == "register_hook" else own, lr=0.1)
+    with monkeypatch.context() as patched:
+        press_once(patched, owner, name, call, before)
+        with pytest.raises(KeyboardInterrupt):
+            ddp.DistributedOptimizer(sgd)
+    want = model.gradient(X, Y, nn.MSELoss())[1]
+    for _ in range(2):
+        sgd.zero_grad()
+        model.flat_gradients[:] = 0
+        nn.MSELoss()(model(X), Y).backward()
+        np.testing.assert_allclose(model.flat_gradients, want, rtol=1e-12)
+    ddp.DistributedOptimizer(sgd)
 
 
 @pytest.mark.parametrize(

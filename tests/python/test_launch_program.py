@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pdnn.comm.mpiexec import Mpiexec
-from pdnn.launch import launch, program
+from pdnn.launch import guard, launch, program
 from pdnn.launch.job import Sink
+from processes import Completed
 
 KILLED, LATE = 128 + signal.SIGKILL, 124
 WHO_WAITS = "rank 1 never entered #1 barrier\n"
@@ -189,3 +192,12 @@ def test_a_dry_run_shows_the_environment(
     assert words[0] == "env" and {"PDNN_THREADS=3", "OMP_NUM_THREADS=3"} <= {*words}
     assert words[-2:] == [sys.executable, "x.py"]
     assert not jobs.ranks
+
+
+def test_what_cannot_be_started_is_said_in_a_line(
+    tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    words = ["-I", "-S", guard.__file__, str(os.getpid()), tmp_path, tmp_path / "none", "-n", "2"]
+    ended = run_python(words, timeout=20, check=False)
+    assert ended.returncode == 1
+    assert ended.stdout == f"launch: {tmp_path / 'none'} cannot be started: No such file or directory\n"

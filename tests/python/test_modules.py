@@ -203,6 +203,11 @@ def test_a_model_has_one_dtype() -> None:
     assert Wrapper(inner).dtype == "float64"
     with pytest.raises(ValueError, match="float32 and float64"):
         Wrapper(inner, dtype="float32").flat_parameters  # noqa: B018
+    assert inner.flat_parameters.dtype == "float64"
+    for wrap in (Wrapper, nn.Sequential):  # also of a part that has been used
+        for dtype in ("float32", "bfloat16"):
+            with pytest.raises(ValueError, match=rf"{dtype} and float64|float64 and {dtype}"):
+                wrap(inner, dtype=dtype).flat_parameters  # noqa: B018
     with pytest.raises(ValueError, match="Net: dtype int8; expected float32, float64 or bfloat16"):
         Net(dtype="int8")
 
@@ -428,7 +433,7 @@ def test_a_sequential_of_nothing_is_the_identity_under_every_strategy(spec: str,
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: nn.ELU("x"), "ELU: alpha is 'x', expected a number"),
+        (lambda: nn.ELU("x"), "ELU: alpha is 'x', expected a finite number"),
         (lambda: nn.LeakyReLU(None), "LeakyReLU: negative_slope is None, expected"),
         (lambda: nn.Softplus(beta="2"), "Softplus: beta is '2', expected"),
         (lambda: nn.Softplus(threshold=[1]), r"Softplus: threshold is \[1\], expected"),
@@ -442,7 +447,7 @@ def test_what_is_no_number_is_refused(make: Callable[[], object], message: str) 
 
 def test_nan_is_no_number_of_a_layer() -> None:
     for make in (lambda: nn.ELU(math.nan), lambda: nn.Softplus(threshold=math.nan)):
-        with pytest.raises(ValueError, match=r"(alpha|threshold) = nan; expected a number"):
+        with pytest.raises(ValueError, match=r"(alpha|threshold) = nan; expected a finite number"):
             make()
 
 

@@ -339,6 +339,26 @@ def test_a_step_that_is_undone_does_not_count(strategy: str, ranks: int, per: st
     pdnn.run(job, ranks=ranks, backend="threads")
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("rule", [lambda own: optim.LBFGS(own, max_iter=2), optim.GaussNewton])
+def test_an_optimizer_of_many_evaluations_keeps_the_steps_before(rule: Any, ranks: int) -> None:
+    def job() -> None:
+        x = np.random.default_rng(0).standard_normal((20, 4))
+        x[12] = np.nan
+        model = nn.Sequential(nn.Linear(4, 3), dtype="float64", seed=1)
+        own = rule(model.parameters())
+        trainer = pdnn.Trainer(
+            model, nn.CrossEntropyLoss(), own, schedule=optim.ExponentialLR(own, 0.5), schedule_per="step"
+        )
+        with pytest.raises(FloatingPointError, match="step 2 of the training"):
+            trainer.fit(x, np.arange(20) % 3, batch_size=5, shuffle=False, verbose=False)
+        assert trainer.schedule is not None
+        assert (trainer.step, trainer.epoch, trainer.schedule.last_epoch) == (2, 0, 2)
+        assert own.param_groups[0]["lr"] == pytest.approx(0.25)
+
+    pdnn.run(job, ranks=ranks, backend="threads")
+
+
 @pytest.mark.parametrize(
     ("element", "name"), [(0, "0.weight"), (5, "0.weight"), (6, "0.bias"), (8, "1.weight"), (10, "1.bias")]
 )

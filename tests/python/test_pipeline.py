@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import codec, nn, optim, strategies
+from pdnn import codec, models, nn, optim, strategies
 from pdnn.data import Dataset
 from pdnn.history import History
 from pdnn.strategies import Pipeline, schedule
@@ -189,6 +189,24 @@ def test_a_measured_step_is_in_the_history(tmp_path: Path) -> None:
         assert read is not None
         assert read.lanes == timeline.lanes
         assert len(json.loads(read.chrome_trace())["traceEvents"]) == 2 + sum(map(len, timeline.lanes))
+
+
+def test_a_step_of_lbfgs_is_in_the_history_too() -> None:
+    def job() -> Any:
+        model = models.mlp([4, 6, 3], seed=0)
+        lbfgs = optim.LBFGS(model.parameters(), max_iter=2)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), lbfgs, strategy="pipeline:2/2:gpipe")
+        return trainer.fit(np.ones((8, 4)), np.arange(8) % 3, 1, 8, timeline=True, verbose=False).timeline
+
+    for timeline in pdnn.run(job, ranks=2, backend="threads"):
+        first, second = timeline.lanes  # of each evaluation two micro-batches, forward and backward
+        assert len(first) == len(second) >= 8 and len(first) % 4 == 0
+
+
+def test_a_schedule_that_is_none_is_refused() -> None:
+    for given in (None, 3, [None, None]):
+        with pytest.raises(TypeError, match="expected the name of one, or for each rank its passes"):
+            Pipeline(2, schedule=given)  # type: ignore[arg-type]
 
 
 def test_without_a_pipeline_there_is_no_timeline() -> None:

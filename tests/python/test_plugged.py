@@ -11,7 +11,7 @@ import pytest
 
 import pdnn
 import plugged_parts
-from pdnn import codec, data, strategies
+from pdnn import codec, data, ddp, nn, optim, strategies
 from pdnn.estimate.formulas import coded
 
 
@@ -113,11 +113,24 @@ def test_an_all_reduce_that_cannot_be_meant_is_refused() -> None:
     [
         (strategies.DataParallel(shared_memory=True), "ranks that share memory do not call"),
         (strategies.DataParallel(codec="int8"), "codes are not added up by an all_reduce"),
+        (strategies.ModelAveraging(2, codec="int8"), 'codec "int8": all_reduce is "ring", but codes are not'),
     ],
 )
 def test_what_would_not_call_the_all_reduce_is_refused(strategy: strategies.Strategy, words: str) -> None:
     with pdnn.comm.register("all_reduce", plugged_parts.ring), pytest.raises(ValueError, match=words):
         on_threads(lambda: plugged_parts.train(strategy), 2)
+
+
+def test_a_distributed_optimizer_with_a_codec_is_refused_too() -> None:
+    def make() -> None:
+        model = nn.Sequential(nn.Linear(4, 3), seed=1)
+        ddp.DistributedOptimizer(optim.SGD(model.parameters(), lr=0.1), compression="fp16")
+
+    with (
+        pdnn.comm.register("all_reduce", plugged_parts.ring),
+        pytest.raises(ValueError, match="codes are not"),
+    ):
+        on_threads(make, 2)
 
 
 # ---- a codec

@@ -300,3 +300,13 @@ def test_labels_in_a_list_are_checked_as_a_datasets() -> None:
         Stream(np.zeros((3, 2)), ["b", float("nan"), "b"])
     torch = pytest.importorskip("torch", reason="passes a tensor of PyTorch: pip install torch")
     assert Stream(torch.zeros(2, 2), [0, 1]).sample_shape == (2,)
+    with pytest.raises(TypeError, match="Stream: x is no array that NumPy can read"):
+        Stream(torch.zeros(2, 2).bfloat16(), [0, 1])
+
+
+def test_what_would_be_copied_is_refused() -> None:
+    with pytest.raises(TypeError, match="Stream: x is a list"):
+        Stream([[1.0, 2.0], [3.0, 4.0]], [0, 1])  # type: ignore[arg-type]
+    apart = np.frombuffer(bytearray(17), np.uint8)[1:].view(np.float32).reshape(2, 2)
+    with pytest.raises(TypeError, match="x is <f4, at an address that is no multiple of an element's size"):
+        Stream(apart, [0, 1])

@@ -9,13 +9,14 @@
 #include <thread>
 
 #include "pdnn/core/errors.hpp"
+#include "pdnn/threads/cores.hpp"
 
 namespace pdnn::comm {
 
 namespace {
 
 constexpr auto kYielding = std::chrono::milliseconds(10);
-constexpr std::chrono::nanoseconds kNap = std::chrono::microseconds(100), kLongestNap = std::chrono::milliseconds(1);
+constexpr std::chrono::nanoseconds kNap = std::chrono::microseconds(10), kLongestNap = std::chrono::milliseconds(1);
 std::atomic<void (*)()> interrupt_hook{nullptr};
 
 double seconds_from_environment(const char* name, double otherwise, const char* zero) {
@@ -50,11 +51,8 @@ bool Interrupts::look(Clock::time_point now) {
 bool Waiting::pause() {
   if (++looks_ < kEagerLooks) return false;
   now_ = Clock::now();
-  if (now_ - start_ < kYielding) {
-    std::this_thread::yield();
-  } else {
+  if (now_ - start_ >= kYielding || !threads::yield_core())
     std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>((now_ - start_) / 1000, kNap, kLongestNap));
-  }
   return interrupts_.look(now_);
 }
 

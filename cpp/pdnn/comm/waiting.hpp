@@ -29,8 +29,8 @@ class Interrupts {
 
 class Waiting {
  public:
-  /// Between two looks. A nap is at most a hundredth of the time waited so far, and delays a rank by no more. True
-  /// about 20 times a second, for what is not looked at every time.
+  /// Between two looks. A nap is at most a thousandth of the time waited so far, or 10 µs where another thread computes
+  /// on this core (Linux makes 60 of them). True about 20 times a second, for what is not looked at every time.
   bool pause();
   /// Up to the last look at the clock, which short waits do without.
   double seconds() const { return std::chrono::duration<double>(now_ - start_).count(); }

@@ -36,6 +36,9 @@ std::unique_ptr<CompressedSum<T>> make_compressed_sum(std::shared_ptr<comm::Comm
     return std::make_unique<LowRankSum<T>>(std::move(comm), compression, slice,
                                            std::unique_ptr<codec::PowerSgd<T>>(low_rank));
   }
+  const comm::AllReduce* const outside = comm->size() > 1 ? comm->all_reduce_in_use() : nullptr;
+  require(!outside, "codec \"", compression.codec.words, "\": all_reduce is \"", outside ? outside->name : "",
+          "\", but codes are not added up by an all_reduce; leave out the codec or it");
   const bool gather = compression.form == Form::gather || (compression.form == Form::best && comm->size() <= 2);
   if (gather) return std::make_unique<GatheredSum<T>>(std::move(comm), compression, slice);
   return std::make_unique<SharedSum<T>>(std::move(comm), compression, slice);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "pdnn/codec/make_codec.hpp"
 #include "pdnn/reduce/bucketed_reducer.hpp"
 #include "pdnn/reduce/local_update.hpp"
 #include "pdnn/reduce/shared_parameters.hpp"
@@ -89,9 +88,6 @@ std::unique_ptr<GradientReducer<T>> make_gradient_reducer(const Replica<T>& repl
   const comm::AllReduce* const outside = comm->all_reduce_in_use();
   require(!outside || options.memory != Memory::shared, "ddp: all_reduce is \"", outside ? outside->name : "",
           "\", which ranks that share memory do not call; use shared_memory=None");
-  require(!outside || !options.compression || codec::wants_matrices(options.compression->codec),
-          "ddp: all_reduce is \"", outside ? outside->name : "",
-          "\", but codes are not added up by an all_reduce; leave out the codec or it");
   require(replica.leaves == 0 || (!outside && !options.compression),
           "ddp: reproducible sums are added up by a tree over the leaves of a batch, not by a codec or an all_reduce ",
           "of one's own; leave them out");

@@ -1,7 +1,5 @@
 #include "pdnn/threads/barrier.hpp"
 
-#include <thread>
-
 #include "pdnn/core/errors.hpp"
 #include "pdnn/threads/cores.hpp"
 
@@ -26,8 +24,8 @@ std::uint32_t wait_for_change(const std::atomic<std::uint32_t>& value, std::uint
     if (const std::uint32_t now = value.load(std::memory_order_acquire); now != seen) return now;
     if (look < patience.spins) {
       pause();
-    } else {
-      std::this_thread::yield();
+    } else if (!yield_core()) {
+      break;
     }
   }
   value.wait(seen, std::memory_order_acquire);

@@ -1,7 +1,10 @@
 #include "pdnn/threads/cores.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -9,6 +12,7 @@
 #ifdef __linux__
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 #endif
 
 namespace pdnn::threads {
@@ -77,6 +81,41 @@ int available_cores() {
     return std::max(1, std::min(cores.affinity, static_cast<int>(std::ceil(cores.quota))));
   }();
   return count;
+}
+
+namespace {
+
+/// How often the calling thread has lost its core to another one; more at every call where the system does not tell. A
+/// virtual machine that stands still loses none.
+std::int64_t switches_of_thread() {
+#ifdef __linux__
+  rusage use{};
+  getrusage(RUSAGE_THREAD, &use);
+  return use.ru_nivcsw;
+#else
+  static std::atomic<std::int64_t> calls{0};
+  return ++calls;
+#endif
+}
+
+}  // namespace
+
+bool yield_core() {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kTurn{1}, kLeast{16}, kMost{100};
+  static thread_local Clock::time_point crowded_until;
+  static thread_local std::chrono::milliseconds crowded_for = kLeast;
+  const auto began = Clock::now();
+  if (began < crowded_until) return false;
+  const std::int64_t switches = switches_of_thread();
+  std::this_thread::yield();
+  if (const auto now = Clock::now(); now - began > kTurn && switches_of_thread() > switches) {
+    crowded_until = now + crowded_for;
+    crowded_for = std::min(2 * crowded_for, kMost);
+  } else {
+    crowded_for = kLeast;
+  }
+  return true;
 }
 
 CoreSet allowed_cores_but(int core) {

@@ -20,6 +20,11 @@ Cores read_cores();
 /// min(affinity, quota), at least 1; read once.
 int available_cores();
 
+/// Gives the calling thread's core to others for a moment. False, and nothing is done, for up to a tenth of a second
+/// after one that computes there has had it for a whole turn: then sleep instead, because the system wakes who has
+/// slept before such a turn is over, but not who has given away its own.
+bool yield_core();
+
 /// The core that the calling thread runs on; -1 where the system does not tell.
 int current_core();
 /// The cores of the calling thread's affinity mask; none where the system does not tell.

@@ -93,6 +93,8 @@ def can_draw(parser: argparse.ArgumentParser) -> None:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         parser.exit(2, f"{parser.prog}: matplotlib is missing; pip install matplotlib\n")
+    except OSError as error:  # it finds no folder for its cache
+        parser.exit(2, f"{parser.prog}: matplotlib cannot be loaded: {error}\n")
 
 
 def picture(text: str) -> str:
@@ -101,6 +103,8 @@ def picture(text: str) -> str:
         from matplotlib.backend_bases import FigureCanvasBase
     except ModuleNotFoundError:
         raise argparse.ArgumentTypeError("matplotlib is missing; pip install matplotlib") from None
+    except OSError as error:  # it finds no folder for its cache
+        raise argparse.ArgumentTypeError(f"matplotlib cannot be loaded: {error}") from None
     known, ending = FigureCanvasBase.get_supported_filetypes(), os.path.splitext(text)[1]
     if ending[1:] and ending[1:].lower() not in known:
         raise argparse.ArgumentTypeError(

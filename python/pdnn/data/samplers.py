@@ -78,10 +78,8 @@ class RandomSampler:
         self.seed = integer(self, "seed", seed, 0)
         self.epoch = 0
         if self.num_samples > rows and not (replacement and rows):
-            raise ValueError(
-                f"RandomSampler: num_samples is {num_samples}, the data have {rows} rows; "
-                "pass replacement=True to draw rows more than once"
-            )
+            more = "; pass replacement=True to draw rows more than once" if rows else ""
+            raise ValueError(f"RandomSampler: num_samples is {num_samples}, the data have {rows} rows{more}")
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iteration, as when training is resumed."""

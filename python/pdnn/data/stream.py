@@ -86,9 +86,17 @@ class Stream(Dataset):
         samples = _opened(x)
         if is_sparse(samples):
             raise TypeError("Stream: x is sparse; pass a Dataset, or blocks of it as a BlockStream")
-        samples = np.asanyarray(samples)
-        if samples.dtype not in READ or not samples.flags.c_contiguous:
+        if isinstance(samples, (list, tuple)):
+            raise TypeError("Stream: x is a list, which has no rows in a file; pass a Dataset")
+        try:
+            samples = np.asanyarray(samples)
+        except TypeError as error:  # torch's of bfloat16
+            raise TypeError(f"Stream: x is no array that NumPy can read ({error})") from error
+        if samples.dtype not in READ or not samples.flags.c_contiguous or not samples.flags.aligned:
             order = "" if samples.flags.c_contiguous else ", not in C order"
+            order += (
+                "" if samples.flags.aligned else ", at an address that is no multiple of an element's size"
+            )
             raise TypeError(
                 f"Stream: x is {samples.dtype.str}{order}; expected uint8, float32 or float64 in C order, "
                 "which are read as they are; write such a file, or pass a Dataset, which converts x in memory"

@@ -12,19 +12,19 @@ from pdnn.checks import integer, kind_of
 from pdnn.codec import Codec, CompressionStats, parse
 from pdnn.comm import world
 from pdnn.comm.settings import compare
-from pdnn.core import CoreOptimizer, core_for, kernels_of
+from pdnn.core import core_for, kernels_of
 from pdnn.ddp.agreements import check_named, compare_numbers, numbers_to_compare
 from pdnn.ddp.buckets import BUCKET_BYTES, cut
 from pdnn.ddp.collectives import Average, Sum
+from pdnn.ddp.wrapper import Wrapper
 from pdnn.moved import former
 from pdnn.nn.eager import LossNode
 from pdnn.nn.seeds import GOLDEN_RATIO
-from pdnn.nn.sequential import Sequential
 from pdnn.optim import Optimizer
-from pdnn.store import Array, Parameter, Store
+from pdnn.store import Array, Parameter
 
 
-class DistributedOptimizer(Optimizer):
+class DistributedOptimizer(Wrapper):
     """An optimizer that steps with the gradient of all ranks' batches as if they were one.
 
     Rank k's loss l_k is a mean over m_k rows, or over rows whose weights are m_k together. With n = Σ m_k on
@@ -121,7 +121,6 @@ class DistributedOptimizer(Optimizer):
         compare(
             comm, "DistributedOptimizer", own, "every rank must make the same optimizer of the same model"
         )
-        self._memory.seed = (self._memory.seed + comm.rank * GOLDEN_RATIO) % 2**64
         self._buckets = cut(self.parameters(), bucket_bytes // self._memory.flat_gradients.itemsize)
         self._sums = core_for(self._memory.dtype).BucketedAllReduce(
             comm.split(0, comm.rank).core,
@@ -137,15 +136,23 @@ class DistributedOptimizer(Optimizer):
         self._others_left = False  # whether another one had none in the last step
         self._given: list[int] | None = None  # checksums of the gradients that `synchronize` gave beside such
         self._synchronized: list[Any] = []  # the nodes of the last pass that add up over ranks
-        self._hooks = [self._memory.register_pass_hook(self._begin)]
         self._own = set(self.parameters())
+        try:
+            self._hook()
+        except BaseException:  # a Ctrl-C
+            self.remove()
+            raise
+        self._memory.seed = (self._memory.seed + comm.rank * GOLDEN_RATIO) % 2**64
+
+    def _hook(self) -> None:
+        self._memory.register_pass_hook(self._begin)
         for each in self._memory.parameters():
             if each in self._own:
-                self._hooks.append(each.register_post_accumulate_grad_hook(self._final))
+                each.register_post_accumulate_grad_hook(self._final)
                 for key in _of_distributed(each.hooks):  # another's, to which it was a stranger
                     del each.hooks[key]
             elif not _of_distributed(each.hooks) and not _of_distributed(each.post_hooks):
-                self._hooks.append(each.register_hook(self._unweigh))
+                each.register_hook(self._unweigh)
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError(
@@ -308,8 +315,13 @@ class DistributedOptimizer(Optimizer):
 
     def remove(self) -> None:
         """Removes the hooks: from now on the model's gradients are this rank's own."""
-        for hook in self._hooks:
-            hook.remove()
+        hooks: list[dict[int, Any]] = [self._memory.pass_hooks]
+        for each in self._memory.parameters():
+            hooks += each.hooks, each.post_hooks
+        for kind in hooks:
+            for number, hook in list(kind.items()):
+                if getattr(hook, "__self__", None) is self:
+                    del kind[number]
 
     # ---- ranks that have no batches left
 
@@ -352,42 +364,6 @@ class DistributedOptimizer(Optimizer):
                 self._start()  # ranks with rows may wait for it on their way back
             for go_back in reversed(backward):
                 go_back()
-
-    # ---- the inner optimizer's
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """The inner optimizer's."""
-        return self.optimizer.param_groups
-
-    @param_groups.setter
-    def param_groups(self, groups: list[dict[str, Any]]) -> None:
-        self.optimizer.param_groups = groups
-
-    @property
-    def core(self) -> CoreOptimizer:
-        """The inner optimizer's."""
-        return self.optimizer.core
-
-    def attach(self, model: Sequential | Store) -> None:
-        """As the inner optimizer's."""
-        self.optimizer.attach(model)
-
-    def sync_groups(self) -> None:
-        """As the inner optimizer's."""
-        self.optimizer.sync_groups()
-
-    def rule(self) -> Any:
-        """As the inner optimizer's."""
-        return self.optimizer.rule()
-
-    def state_names(self) -> list[str]:
-        """As the inner optimizer's."""
-        return self.optimizer.state_names()
-
-    def config(self) -> dict[str, Any]:
-        """As the inner optimizer's."""
-        return self.optimizer.config()
 
 
 def _of_distributed(hooks: Mapping[int, Any]) -> list[int]:

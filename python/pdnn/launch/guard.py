@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import shutil
 import signal
@@ -36,7 +37,16 @@ def main(parent: int, folder: str, command: list[str]) -> int:
     try:
         if os.getppid() != parent:  # it died before it could be watched
             return 1
-        process = subprocess.Popen(command)
+        try:
+            process = subprocess.Popen(command)
+        except OSError as error:
+            why = (
+                "; ulimit -u and the cgroup's pids.max limit processes" if error.errno == errno.EAGAIN else ""
+            )
+            print(
+                f"launch: {command[0]} cannot be started: {error.strerror}{why}", file=sys.stderr, flush=True
+            )
+            return 1
         code = _wait(process, parent)
         return code if code >= 0 else 128 - code
     finally:

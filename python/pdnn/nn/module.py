@@ -177,7 +177,7 @@ class Module(Advising):
 
     def _gather(self) -> None:
         check_containers(list(self.modules()), Module)
-        named = self._named(Handle)
+        named, dtype = self._named(Handle), self.dtype
         stores = {id(handle.store): handle.store for handle in named.values() if handle.store is not None}
         store = next(iter(stores.values()), None) if len(stores) == 1 else None
         if store is None or not self._place_in(store).whole:
@@ -188,7 +188,7 @@ class Module(Advising):
                     f"{type(self).__name__}: a part belongs to another model, with {handle.name}, "
                     "which is not inside this one; build new layers, or take the whole model"
                 )
-            store = self._allocate(named, self.dtype, next_seed() if self.seed is None else self.seed % 2**64)
+            store = self._allocate(named, dtype, next_seed() if self.seed is None else self.seed % 2**64)
         store.synchronized |= any(getattr(module, "sync", False) for module in self.modules())
         for module in self.modules():
             if module._place is None or module._place.store is not store:

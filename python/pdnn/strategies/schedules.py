@@ -174,10 +174,14 @@ def schedule_of_passes(passes: Passes) -> Schedule:
 
     Raises
     ------
+    TypeError
+        If it is no sequence of sequences.
     ValueError
         Naming stage and micro-batch: if one does not go forward once and backward once through every stage,
         in that order, or if stages would wait for each other forever.
     """
+    if not isinstance(passes, Sequence) or not all(isinstance(own, Sequence) for own in passes):
+        raise TypeError(f"schedule: got {passes!r}, expected the name of one, or for each rank its passes")
     read = []
     for rank, own in enumerate(passes):
         read.append([_read_pass(rank, number, each) for number, each in enumerate(own)])
