@@ -56,7 +56,7 @@ class Evaluation(Training):
         ------
         TypeError, ValueError
             If the data have no rows or do not fit the model or a metric, or a label is a name that it was not
-            trained on.
+            trained on; on every rank, if ranks pass other data.
         """
         if comm is not None:
             check_communicator("evaluate", comm)

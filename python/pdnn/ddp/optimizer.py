@@ -171,10 +171,10 @@ class DistributedOptimizer(Wrapper):
             )
         if not self._clean and self._any_gradient():
             raise ValueError("backward: gradients from before are still there; call opt.zero_grad() first")
-        if set(self.parameters()) != self._own:
+        if added := set(self.parameters()) - self._own:
             raise ValueError(
-                "backward: the optimizer has other parameters than when DistributedOptimizer was made; call "
-                "remove(), and make a new one"
+                f"backward: {sorted(each.name for each in added)} came to the optimizer after "
+                "DistributedOptimizer was made, which does not sum them; call remove(), and make a new one"
             )
         counts = {node.rows or 0.0 for node in nodes if isinstance(node, LossNode)}
         if len(counts) > 1 and self.op == Average:
@@ -233,7 +233,7 @@ class DistributedOptimizer(Wrapper):
         """Waits for the gradients of all ranks, so that they can be clipped or read before `step`.
 
         Call it on every rank or on none. A rank without a backward pass since the last step counts with no
-        rows.
+        rows. Errors are those of `step`.
         """
         if not self._agreed:
             self._agree()
