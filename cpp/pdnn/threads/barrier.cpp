@@ -1,5 +1,8 @@
 #include "pdnn/threads/barrier.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include "pdnn/core/errors.hpp"
 #include "pdnn/threads/cores.hpp"
 
@@ -25,7 +28,8 @@ std::uint32_t wait_for_change(const std::atomic<std::uint32_t>& value, std::uint
     if (look < patience.spins) {
       pause();
     } else if (!yield_core()) {
-      break;
+      if (patience.spins == 0) break;                              // other members are to have the core
+      std::this_thread::sleep_for(std::chrono::microseconds(10));  // value.wait() would give the core away, too
     }
   }
   value.wait(seen, std::memory_order_acquire);
