@@ -174,7 +174,7 @@ def test_a_column_of_integers_is_classes_of_a_single_output(loss: nn.Loss, dtype
         assert got[0] == want[0] == pytest.approx(loss(trainer.model(X), column).item())
         np.testing.assert_array_equal(got[1], want[1])
         assert trainer.evaluate((X, column)) == trainer.evaluate((X, y.astype(dtype)))
-    with pytest.raises(ValueError, match="label 2 of row 0 is outside 0 … 1"):
+    with pytest.raises(ValueError, match="label 2 of row 0 is outside 0 … 1, the classes of a network"):
         loss(np.zeros((1, 1)), np.array([[2]]))
 
 

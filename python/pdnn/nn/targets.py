@@ -114,7 +114,7 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
     if y.ndim == 1:
         if not loss.takes_classes and (y.min(initial=0) < 0 or y.max(initial=0) >= max(outputs, 2)):
             raise ValueError(f"{where}: targets are classes, expected values of shape (n, {outputs})")
-        return _classes(where, y, max(outputs, 2))
+        return _classes(where, y, outputs)
     if y.ndim != 2 or y.shape[1] != outputs:
         one = "(n,) or " if loss.takes_classes or loss.one_target_a_row or outputs == 1 else ""
         column = "; pass y[:, 0]" if loss.takes_classes and y.shape[1:] == (1,) else ""
@@ -143,13 +143,14 @@ def _check_probabilities(where: str, y: Array, weights: Array | None) -> None:
             )
 
 
-def _classes(where: str, y: Array, classes: int) -> Array:
+def _classes(where: str, y: Array, outputs: int) -> Array:
+    classes, whose = max(outputs, 2), "the model's classes"
+    if outputs == 1:
+        whose = "the classes of a network with 1 output; give it an output for each class"
     wrong = (y < 0) | (y >= classes) if y.dtype.kind == "i" else y >= classes
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(
-            f"{where}: label {y[row]} of row {row} is outside 0 … {classes - 1}, the model's classes"
-        )
+        raise ValueError(f"{where}: label {y[row]} of row {row} is outside 0 … {classes - 1}, {whose}")
     return y.astype(np.int32, order="C")
 
 
