@@ -385,10 +385,21 @@ def check_parameters_of_no_distributed_optimizer_keep_their_gradients(comm: Comm
         np.testing.assert_allclose(parts[index].grad, own[index].grad, rtol=1e-12, atol=1e-16)
     for opt in opts:
         opt.synchronize()
+    rank_alone = [each.grad.copy() for each in own]
     alone.flat_gradients[:] = 0
     loss(alone(ROWS[:13]), LABELS[:13]).backward()
     for index in (0, 1):
         np.testing.assert_allclose(parts[index].grad, own[index].grad, rtol=1e-10, atol=1e-14)
+    opts[0].remove()  # whose parameter the other one has not
+    model.flat_gradients[:] = 0
+    opts[1].zero_grad()
+    loss(model(ROWS[rows]), LABELS[rows]).backward()
+    for index in (0, 2, 3):
+        np.testing.assert_allclose(parts[index].grad, rank_alone[index], rtol=1e-12, atol=1e-16)
+    opts[1].synchronize()
+    np.testing.assert_allclose(parts[1].grad, own[1].grad, rtol=1e-10, atol=1e-14)
+    opts[1].remove()
+    assert not any(each.hooks or each.post_hooks for each in parts)
 
 
 def check_steps_that_would_differ_are_refused(comm: Communicator) -> None:

@@ -314,7 +314,7 @@ class Training:
             "loss": repr(self.loss),
             "optimizer": str(self.optimizer.config()),
             "groups": str(self._groups),
-            "groups of": [[each.name for each in group["params"]] for group in self.optimizer.param_groups],
+            "groups of": self.optimizer.names_of_groups(),
             "clipping": str((self.clip_norm, self.clip_value)),
             "on_nonfinite": self.on_nonfinite,
             "metrics": list(self.metrics),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pdnn
 from pdnn import models, nn, optim, strategies
 from pdnn.comm import run_threads
 from pdnn.optim import rules
-from pdnn.store import Handle
+from pdnn.store import Handle, Parameter
 
 X = np.random.default_rng(0).normal(size=(40, 6))
 Y = np.arange(40) % 3
@@ -630,6 +631,25 @@ def test_ranks_whose_groups_hold_other_parameters_are_refused(strategy: str) -> 
     )
     with pytest.raises(ValueError, match=words):
         run_threads(fit, 2)
+
+
+@pytest.mark.parametrize("wrap", [iter, lambda own: own[0]], ids=["iterator", "one parameter"])
+def test_ranks_train_a_group_that_is_appended(wrap: Callable[[list[Parameter]], Any]) -> None:
+    def fit() -> None:
+        model = models.mlp([2, 2, 2], seed=1)
+        own = list(model.parameters())
+        if pdnn.world().rank == 1:  # the order within a group is no difference
+            own[:2] = own[1::-1]
+        sgd = optim.SGD(own[:2], lr=0.1)
+        sgd.param_groups.append({"params": wrap(own[3:]), "lr": 0.1, "weight_decay": 0.0})
+        before = [each.data.copy() for each in own]
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="ddp")
+        x = np.random.default_rng(0).normal(size=(8, 2))
+        trainer.fit(x, np.arange(8) % 2, epochs=1, batch_size=4, verbose=False)
+        moved = [(each.data != old).any() for each, old in zip(own, before, strict=True)]
+        assert moved == [True, True, False, True]
+
+    run_threads(fit, 2)
 
 
 @pytest.mark.parametrize("first", ["step", "zero_grad"])

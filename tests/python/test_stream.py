@@ -95,6 +95,15 @@ def test_a_copy_reads_the_same_file(clone: Any, rows: slice, tmp_path: Path) -> 
     np.testing.assert_array_equal(clone(Stream(written, Y)).x, written)
 
 
+def test_a_slice_reads_what_is_mapped(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    data = Stream(tmp_path / "x.npy", Y)
+    (tmp_path / "x.npy").unlink()  # as scratch files are
+    part = data[3:9]
+    assert isinstance(part, Stream)
+    np.testing.assert_array_equal(part.x, X[3:9])
+
+
 def test_a_copy_of_a_stream_whose_file_has_changed_says_so(tmp_path: Path) -> None:
     file = tmp_path / "x.npy"
     np.save(file, X)

@@ -346,6 +346,32 @@ def test_an_error_of_a_rank_ends_the_job_also_if_it_cannot_be_printed(
     assert ended == ["raised KeyError", 1]
 
 
+def test_the_traceback_that_ends_a_job_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As mpiexec writes, too, when it hears of the end."""
+    written: list[str] = []
+    world = SimpleNamespace(Abort=lambda _: written.append("the end"))
+    mpi = type("MPI", (), {"COMM_WORLD": world, "Is_finalized": lambda: False})
+    monkeypatch.setattr("sys.excepthook", sys.__excepthook__)
+    monkeypatch.setattr("threading.excepthook", threading.__excepthook__)
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(write=written.append, flush=lambda: None))
+    end_the_job_on_errors(mpi, type("Native", (), {"record_end": lambda _: None}))
+
+    def fail() -> None:
+        raise KeyError("a mistake")
+
+    try:
+        fail()
+    except KeyError as error:
+        sys.excepthook(KeyError, error, error.__traceback__)
+    thread = threading.Thread(target=fail, name="worker")
+    thread.start()
+    thread.join()
+    assert [each for each in written if each == "the end"] == written[1::2] and len(written) == 4
+    for text in written[::2]:
+        assert "Traceback (most recent call last):\n" in text and "\nKeyError: 'a mistake'\n" in text
+    assert written[2].startswith("Exception in thread worker:\n")
+
+
 # ---- history
 
 

@@ -1,5 +1,7 @@
 #include "pdnn/comm/mpi_communicator.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>

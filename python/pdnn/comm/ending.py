@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import io
 import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
@@ -44,14 +44,19 @@ def end_the_job_on_errors(mpi: Any, native: Any) -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         try:
-            with written_at_once() if show is sys.__excepthook__ else nullcontext():
+            if show is sys.__excepthook__:
+                write_at_once("", kind, error, trace)
+            else:
                 show(kind, error, trace)
         finally:
             end(kind)
 
     def hook_of_thread(args: threading.ExceptHookArgs) -> None:
         try:
-            with written_at_once() if show_of_thread is threading.__excepthook__ else nullcontext():
+            if show_of_thread is threading.__excepthook__ and args.exc_type is not SystemExit:
+                name = args.thread.name if args.thread else threading.get_ident()
+                write_at_once(f"Exception in thread {name}:\n", *args[:3])
+            else:
                 show_of_thread(args)
         finally:
             if args.exc_type is not SystemExit:
@@ -60,16 +65,13 @@ def end_the_job_on_errors(mpi: Any, native: Any) -> None:
     sys.excepthook, threading.excepthook = hook, hook_of_thread
 
 
-@contextmanager
-def written_at_once() -> Iterator[None]:
-    """What the block writes to standard error is written together, or mpiexec's words come in between."""
-    text = io.StringIO()
-    try:
-        with redirect_stderr(text):
-            yield
-    finally:
-        with suppress(Exception):  # it is closed, or None
-            sys.stderr.write(text.getvalue())
+def write_at_once(
+    begin: str, kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
+) -> None:
+    """Writes a traceback as Python does, but not in pieces, between which mpiexec's words would come."""
+    text = begin + "".join(traceback.format_exception(kind, error, trace))
+    with suppress(Exception):  # standard error is closed, or None
+        sys.stderr.write(text)
 
 
 @contextmanager

@@ -125,6 +125,11 @@ class Stream(Dataset):
             order[begin:end] = places[epoch_order(len(places), key, epoch)]
         return order
 
+    def __copy__(self) -> Stream:  # as for a slice, which reads this mapping
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"x": _place_in_file(self.x)}
 

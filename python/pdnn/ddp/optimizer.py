@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -95,7 +96,7 @@ class DistributedOptimizer(Wrapper):
         if codec is None and error_feedback is not None:
             raise ValueError("DistributedOptimizer: error_feedback is of a codec; pass compression=")
         for parameter in optimizer.parameters():
-            if _of_distributed(parameter.post_hooks):
+            if _distributed(parameter.post_hooks):
                 raise ValueError(
                     f"DistributedOptimizer: {parameter.name} has one already; call its remove() before"
                 )
@@ -110,7 +111,7 @@ class DistributedOptimizer(Wrapper):
             **{f"parameter {each.name}": str(each.shape) for each in self.parameters()},
             "optimizer": str(optimizer.config()),
             "kernels": kernels_of(self._memory.arithmetic),
-            "parameter groups": [[each.name for each in group["params"]] for group in self.param_groups],
+            "parameter groups": self.names_of_groups(),
             "op": op,
             "backward_passes_per_step": backward_passes_per_step,
             "bucket_bytes": bucket_bytes,
@@ -131,12 +132,12 @@ class DistributedOptimizer(Wrapper):
         self._passes, self._rows = 0, 0.0  # since the ranks last agreed
         self._weight = 1.0  # of the last pass
         self._agreed = False  # whether the gradients are the ranks' common ones, and not stepped with
-        self._clean: bool | None = None  # whether nothing is left of the ranks' common ones; None: not known
         self._left = False  # whether this rank has no batches any more, in `join`
         self._others_left = False  # whether another one had none in the last step
         self._given: list[int] | None = None  # checksums of the gradients that `synchronize` gave beside such
         self._synchronized: list[Any] = []  # the nodes of the last pass that add up over ranks
         self._own = set(self.parameters())
+        self._clean = not self._any_gradient()  # whether nothing is left of gradients from before
         try:
             self._hook()
         except BaseException:  # a Ctrl-C
@@ -149,10 +150,8 @@ class DistributedOptimizer(Wrapper):
         for each in self._memory.parameters():
             if each in self._own:
                 each.register_post_accumulate_grad_hook(self._final)
-                for key in _of_distributed(each.hooks):  # another's, to which it was a stranger
-                    del each.hooks[key]
-            elif not _of_distributed(each.hooks) and not _of_distributed(each.post_hooks):
-                each.register_hook(self._unweigh)
+            else:
+                each.register_hook(partial(self._unweigh, each))
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError(
@@ -195,9 +194,10 @@ class DistributedOptimizer(Wrapper):
         self._weight = float(rows) if self.op == Average else 1.0
         return self._weight
 
-    def _unweigh(self, grad: Array) -> None:
-        """Of parameters of the model that the optimizer does not have."""
-        if self._weight:
+    def _unweigh(self, stranger: Parameter, grad: Array) -> None:
+        """Of a parameter of the model that neither this optimizer has nor another that sums over ranks."""
+        first = _distributed(stranger.hooks)[0]
+        if self is first and self._weight and not _distributed(stranger.post_hooks):
             grad /= self._weight
 
     def _final(self, parameter: Parameter) -> None:
@@ -261,8 +261,9 @@ class DistributedOptimizer(Wrapper):
         Raises
         ------
         ValueError
-            If the ranks' learning rates or weight decays differ; if gradients were written by hand, not by a
-            backward pass, or changed since `synchronize` although a rank has left `join`.
+            If the ranks' learning rates or weight decays differ; if gradients were written by hand after
+            `zero_grad` and not by a backward pass, or changed since `synchronize` although a rank has left
+            `join`.
         CommunicationError
             If another rank failed, or did not make this step in time.
         """
@@ -283,7 +284,7 @@ class DistributedOptimizer(Wrapper):
     def _agree(self) -> int:
         """The gradients become those of all ranks' rows; returns how many ranks had a backward pass."""
         if self._passes == 0:
-            if self._clean is not False and not self._left and self._any_gradient():
+            if self._clean and not self._left and self._any_gradient():
                 raise ValueError(
                     "step: there are gradients that no backward pass has made, and those are not summed over "
                     "ranks; call backward(), or ddp.allreduce and the step() of the optimizer inside"
@@ -319,9 +320,8 @@ class DistributedOptimizer(Wrapper):
         for each in self._memory.parameters():
             hooks += each.hooks, each.post_hooks
         for kind in hooks:
-            for number, hook in list(kind.items()):
-                if getattr(hook, "__self__", None) is self:
-                    del kind[number]
+            for number in [number for number, hook in kind.items() if _owner(hook) is self]:
+                del kind[number]
 
     # ---- ranks that have no batches left
 
@@ -366,7 +366,11 @@ class DistributedOptimizer(Wrapper):
                 go_back()
 
 
-def _of_distributed(hooks: Mapping[int, Any]) -> list[int]:
-    """The numbers of those hooks that are methods of a DistributedOptimizer."""
-    owners = {number: getattr(hook, "__self__", None) for number, hook in hooks.items()}
-    return [number for number, owner in owners.items() if isinstance(owner, DistributedOptimizer)]
+def _owner(hook: Any) -> Any:
+    """Whose method a hook is."""
+    return getattr(hook.func if isinstance(hook, partial) else hook, "__self__", None)
+
+
+def _distributed(hooks: Mapping[int, Any]) -> list[DistributedOptimizer]:
+    """Those that have a hook there, in the order of the hooks."""
+    return [owner for hook in hooks.values() if isinstance(owner := _owner(hook), DistributedOptimizer)]

@@ -76,6 +76,12 @@ class ParameterGroups:
             if type(group.get("params")) is not list:
                 group["params"] = self._parameters_of(group)
 
+    def names_of_groups(self) -> list[list[str]]:
+        """The names of each group's parameters, in the order of the model."""
+        self.list_parameters()
+        ordered = (sorted(group["params"], key=lambda own: own.offset) for group in self.param_groups)
+        return [[own.name for own in group] for group in ordered]
+
     def _groups_by_parameter(self) -> dict[Parameter, int]:
         """The number of each parameter's group; raises ValueError if one is in two."""
         pairs = [(own, number) for number, group in enumerate(self.param_groups) for own in group["params"]]
