@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from hashlib import blake2b
 from os.path import isfile
 from typing import TYPE_CHECKING
 
@@ -96,7 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def checksum(path: str | None) -> str:
     """Of a file's bytes, 16 hexadecimal digits."""
-    found = blake2b(digest_size=8)
+    import hashlib  # brings OpenSSL with it
+
+    found = hashlib.blake2b(digest_size=8)
     with open(path or "", "rb") as file:
         while block := file.read(1 << 20):
             found.update(block)
