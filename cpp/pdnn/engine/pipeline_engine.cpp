@@ -85,13 +85,6 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
 }
 
 template <class T>
-Index PipelineEngine<T>::workspaces() const {
-  Index all = 0;
-  for (const Stage& stage : stages_) all += std::ssize(stage.slots);
-  return all;
-}
-
-template <class T>
 template <class Visit>
 void PipelineEngine<T>::each_request(Visit visit) {
   for (Stage& stage : stages_) {

@@ -59,8 +59,6 @@ class PipelineEngine : public Engine<T> {
   threads::Team& team() override { return team_; }
   CompressionStats take_stats() override { return transport_.take_stats(); }
 
-  /// Micro-batches that this rank may hold between forward and backward, of all its chunks.
-  Index workspaces() const;
   /// From now on the ranks begin a gradient together, and keep the times of the last one with the most rows.
   void record() { recording_ = true; }
   /// Collective: what every rank did when in the gradient that was recorded; no lanes if none was.
