@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pdnn import _core
 from pdnn.checks import integer
@@ -76,9 +76,7 @@ class PartOfGrid(Strategy):
     def config(self) -> _core.GridConfig:
         """The core's."""
         grid, pipeline = self.grid, self.grid.pipeline or Pipeline(1, 1)
-        from pdnn.codec import parse as parse_codec
-
-        data, codec = grid.data or DataParallel(), pipeline.codec
+        data, codec = grid.data or DataParallel(), cast("Codec | None", pipeline.codec)
         return _core.GridConfig(
             grid.stages,
             grid.tensor_ranks,
@@ -87,7 +85,7 @@ class PartOfGrid(Strategy):
                 pipeline.schedule_name,
                 pipeline.num_micro_batches,
                 grid.engine.threads,
-                _core.CodecSpec("") if codec is None else parse_codec(codec).spec,
+                _core.CodecSpec("") if codec is None else codec.spec,
                 [] if pipeline.passes is None else pipeline.plan().programs,
             ),
             list(pipeline.cut or ()),
