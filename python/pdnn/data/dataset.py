@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from math import isfinite
 from operator import index as as_index
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import kind_of, number
+from pdnn.checks import finite, kind_of
 from pdnn.core import CoreSource
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
@@ -101,7 +100,8 @@ class Dataset:
             raise ValueError(
                 f"Dataset: x has {self.x.shape[0]} rows and y has {len(self)}; every sample needs one label"
             )
-        self.scale, self.shift = _finite("scale", scale), _finite("shift", shift)
+        self.scale = float(finite("Dataset", "scale", scale))
+        self.shift = float(finite("Dataset", "shift", shift))
         if is_sparse(self.x) and (self.scale, self.shift) != (1.0, 0.0):
             raise ValueError(
                 f"Dataset: scale={self.scale:g} and shift={self.shift:g} of sparse samples; multiply x "
@@ -263,10 +263,6 @@ class Subset:
 
     def __repr__(self) -> str:
         return f"Subset({len(self)} of {self.dataset!r})"
-
-
-def _finite(name: str, value: float) -> float:
-    return float(number("Dataset", name, value, "a finite number", isfinite))
 
 
 def parts_of(data: Dataset | Subset) -> tuple[Dataset, Indices]:
