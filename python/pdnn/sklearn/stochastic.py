@@ -77,34 +77,15 @@ class Stochastic(Fitted):
 
     def _descend(self, work: Work) -> None:
         """Makes epochs of updates until it converges or has made all."""
-        rows, held_out, workers = work.rows, work.held_out, work.workers
-        if work.incremental and self.early_stopping and self._progress.stale > self.n_iter_no_change:
-            self._progress.stale = 0  # a `fit` stopped early: passes are counted anew
-        self.stopped_ = False
-        loss = repr(self._criterion("sum"))
-        if loss != self._progress.loss != "":  # another's moments and values
-            self._progress.optimizer, self._progress.stale, self._progress.best = {}, 0, ()
-            self.best_loss_ = None
-            if self.best_validation_score_ is not None:
-                self.best_validation_score_ = -inf
-        self._progress.loss = loss
-        if held_out is not None and self.validation_scores_ is None:
-            self.validation_scores_, self.best_validation_score_ = [], -inf
-        if not self.early_stopping and self.best_loss_ is None:
-            self.best_loss_ = inf
+        rows, workers = work.rows, work.workers
+        self._take_up(work)
         batch = min(200, len(rows)) if self.batch_size == "auto" else int(self.batch_size)
         if batch > len(rows):
             warnings.warn(
                 f"batch_size={batch} is larger than the {len(rows)} rows, which are one batch", stacklevel=4
             )
             batch = len(rows)
-        optimizer = self._optimizer()
-        before, rate = self._progress.optimizer, self._rate() or optimizer.param_groups[0]["lr"]
-        if work.incremental and before and list(before["state"]) == optimizer.state_names():
-            optimizer.load_state_dict(before)  # else another solver began, or another momentum
-            if self.learning_rate_init != self._progress.rate_init:
-                self._set_rate(optimizer, rate)
-        self._progress.rate_init = self.learning_rate_init
+        optimizer = self._optimizer_for(work)
         seed = int(work.random.randint(2**31)) if any(self._hidden()[2]) else 0
         criterion = self._criterion("batchmean")
         trainer = Trainer(
@@ -124,21 +105,7 @@ class Stochastic(Fitted):
         if trainer.wants_auto and workers.comm.size > 1:
             trainer.choose_auto(feed.source, batch, None, None, {}, False)
         if workers.comm.size > 1:
-            parameters = {
-                name: repr(value) for name, value in self.get_params().items() if name not in _OF_A_RANK
-            }
-            trainer.agree(
-                {
-                    "batch size": batch,
-                    "training rows": len(rows),
-                    "row weights": work.table.weight is not None,
-                    "training data with the digest": work.table.digest(rows),
-                    "validation rows": None if held_out is None else len(held_out),
-                    "validation data with the digest": held_out and held_out.digest(np.arange(len(held_out))),
-                    "classes": str(vars(self).get("classes_")),
-                    **parameters,
-                }
-            )
+            self._compare_ranks(work, trainer, batch)
         if trainer.strategy.same_init:
             trainer.share_model()
         engines = [trainer.strategy]
@@ -165,6 +132,53 @@ class Stochastic(Fitted):
         if self.early_stopping and self._progress.best and (self.stopped_ or not work.incremental):
             for values, best in zip(self._learned(), self._progress.best, strict=True):
                 values[...] = best
+
+    def _take_up(self, work: Work) -> None:
+        """Goes on from what earlier calls saw, or forgets what belongs to another loss."""
+        if work.incremental and self.early_stopping and self._progress.stale > self.n_iter_no_change:
+            self._progress.stale = 0  # a `fit` stopped early: passes are counted anew
+        self.stopped_ = False
+        loss = repr(self._criterion("sum"))
+        if loss != self._progress.loss != "":  # another's moments and values
+            self._progress.optimizer, self._progress.stale, self._progress.best = {}, 0, ()
+            self.best_loss_ = None
+            if self.best_validation_score_ is not None:
+                self.best_validation_score_ = -inf
+        self._progress.loss = loss
+        if work.held_out is not None and self.validation_scores_ is None:
+            self.validation_scores_, self.best_validation_score_ = [], -inf
+        if not self.early_stopping and self.best_loss_ is None:
+            self.best_loss_ = inf
+
+    def _optimizer_for(self, work: Work) -> Optimizer:
+        """The optimizer, which goes on where the last call of `partial_fit` ended."""
+        optimizer = self._optimizer()
+        before, rate = self._progress.optimizer, self._rate() or optimizer.param_groups[0]["lr"]
+        if work.incremental and before and list(before["state"]) == optimizer.state_names():
+            optimizer.load_state_dict(before)  # else another solver began, or another momentum
+            if self.learning_rate_init != self._progress.rate_init:
+                self._set_rate(optimizer, rate)
+        self._progress.rate_init = self.learning_rate_init
+        return optimizer
+
+    def _compare_ranks(self, work: Work, trainer: Trainer, batch: int) -> None:
+        """Raises ValueError on all ranks if data or parameters of one differ."""
+        held_out = work.held_out
+        parameters = {
+            name: repr(value) for name, value in self.get_params().items() if name not in _OF_A_RANK
+        }
+        trainer.agree(
+            {
+                "batch size": batch,
+                "training rows": len(work.rows),
+                "row weights": work.table.weight is not None,
+                "training data with the digest": work.table.digest(work.rows),
+                "validation rows": None if held_out is None else len(held_out),
+                "validation data with the digest": held_out and held_out.digest(np.arange(len(held_out))),
+                "classes": str(vars(self).get("classes_")),
+                **parameters,
+            }
+        )
 
     def _epochs(self, work: Work, trainer: Trainer, passes: Passes) -> None:
         optimizer, chief = trainer.optimizer, work.workers.comm.rank == 0
