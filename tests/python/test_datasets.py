@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from data_root import real_data
+from modules import module_at
 from pdnn import datasets
 from pdnn.data import Dataset
 from processes import Completed
@@ -81,10 +81,7 @@ def test_the_embedded_files_are_small_and_have_their_license_beside_them() -> No
 def test_the_script_makes_the_embedded_files(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = importlib.util.spec_from_file_location("make_mnist_mini", root / "scripts" / "make_mnist_mini.py")
-    assert spec and spec.loader
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = module_at(root / "scripts" / "make_mnist_mini.py")
     monkeypatch.setattr("sys.argv", ["make_mnist_mini.py", str(real_data("mnist")), str(tmp_path)])
     script.main()
     for embedded in (Path(datasets.__file__).parent / "embedded").glob("*.gz"):

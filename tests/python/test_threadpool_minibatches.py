@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import re
-import sys
 from collections.abc import Callable
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 
 import pdnn
 import processes
+from modules import module_at
 from pdnn import nn, strategies
 from pdnn.data import Dataset, Subset, minibatches
 from pdnn.exercises import legacy_batches
@@ -48,12 +47,7 @@ PLANS = {"vanilla": ("serial", 1), "parallel": (strategies.Pool(5, parallel_batc
 @pytest.fixture(scope="module")
 def w0(root: Path) -> ModuleType:
     """examples/threadpool_minibatches.py, imported."""
-    name = "threadpool_minibatches"
-    spec = importlib.util.spec_from_file_location(name, root / "examples" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(root / "examples" / "threadpool_minibatches.py")
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 
 import processes
+from modules import module_at
 from pdnn.data import Dataset
 
 Run = Callable[..., processes.Completed]
@@ -22,12 +21,7 @@ Run = Callable[..., processes.Completed]
 @pytest.fixture(scope="module")
 def w3(root: Path) -> ModuleType:
     """examples/understanding_training.py, imported."""
-    name = "understanding_training"
-    spec = importlib.util.spec_from_file_location(name, root / "examples" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(root / "examples" / "understanding_training.py")
 
 
 def test_the_network_is_the_exercises(w3: ModuleType) -> None:
