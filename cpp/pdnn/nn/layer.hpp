@@ -71,10 +71,9 @@ struct Pass {
   GradReady* final = nullptr;
   Index offset = 0;   // where these parameters stand in the flat buffer
   Index number = -1;  // of this layer in that network, or of the step; none: the key is its own
-  const kernels::Upcoming* upcoming =
-      nullptr;                        // rows of the next batch, for the first layer to fetch as it ends the pass
-  BatchSum* batch_sum = nullptr;      // for member 0 to call; null: x is the whole batch
-  const LeafNodes* leaves = nullptr;  // by which x's rows are summed; null: sums go over all of them
+  const kernels::Upcoming* upcoming = nullptr;  // rows of the next batch: the first layer fetches them as it ends
+  BatchSum* batch_sum = nullptr;                // for member 0 to call; null: x is the whole batch
+  const LeafNodes* leaves = nullptr;            // by which x's rows are summed; null: sums go over all of them
 
   /// This layer's random numbers: drawing a key takes longer than a small layer's work, and few layers need one.
   Rng rng() const { return number < 0 ? key : key.child(static_cast<std::uint64_t>(number)); }

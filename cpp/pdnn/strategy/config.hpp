@@ -25,8 +25,7 @@ struct DataParallelConfig {
   EngineConfig engine{};
   bool sum_of_means = false;  ///< ranks add up the mean over their own rows each, not their parts of the batch's loss
   reduce::ReducerOptions reducer{};
-  Index leaves =
-      0;  ///< into which a batch is cut whatever the ranks, so that its sums have the same bits; 0: it is not
+  Index leaves = 0;  ///< of a batch, whatever the ranks, so that its sums have the same bits; 0: none
 };
 
 struct ModelAveragingConfig {
