@@ -118,9 +118,10 @@ def register(
 
     Until it is removed, whatever adds up floating-point numbers over the ranks calls it: `Trainer` under
     every strategy that has an all-reduce, `pdnn.ddp`, and ``comm.all_reduce`` with the sum or the mean.
-    (Maxima, minima and integers keep the own one.) Gradients then always travel in messages, also between
-    ranks of one machine, and ranks compare the name before they train. The function waits where the own
-    operation goes on beside the backward pass. The bytes that it sends are counted in place of the formula's.
+    (For maxima, minima and integers its own stays in use.) Gradients then always travel in messages, also
+    between ranks of one machine, and ranks compare the name before they train. A backward pass waits while
+    the function runs; the communicator's own operation goes on beside it. The bytes that the function sends
+    are counted in place of the formula's.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class BlockSource(Source):
         return shuffle and self.stream.blocks
 
     def digest(self) -> str:
-        """None: a block is made anew for each epoch, maybe in another way."""
+        """Empty: a block is made anew for each epoch, maybe in another way."""
         return ""
 
     def part(self, epoch: int, seed: int, row: int, step: int, shuffle: bool) -> tuple[Any, Indices, int]:

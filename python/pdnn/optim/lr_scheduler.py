@@ -248,7 +248,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Multiplied by gamma at each of the milestones, times of which one that comes twice counts twice."""
+    """Multiplied by gamma at each milestone, a time t; one that is listed twice counts twice."""
 
     settings = ("milestones", "gamma")
 
