@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from pdnn.comm.mpiexec import find
-from pdnn.launch.job import Job, check_timeout, pass_on
+from pdnn.launch.job import Job, Sink, check_timeout, pass_on
 from pdnn.launch.plan import Plan, one_machine, plan
 
 TIMED_OUT = 124  # as of timeout(1)
@@ -100,25 +100,7 @@ def launch(
             sink = _print_tagged if tag and one_machine() else None
             deadline = None if timeout is None else time.monotonic() + timeout
             for left in reversed(range(restarts + 1)):
-                with Job(job.command, {**os.environ, **job.environment}, ranks + spares, sink) as running:
-                    try:
-                        code = running.wait(
-                            None if deadline is None else max(0.0, deadline - time.monotonic())
-                        )
-                    except TimeoutError:
-                        pass_on("stderr", running.waits())
-                        raise
-                    failures = running.failures()
-                    if code == 0 and failures:  # ULFM's may forget an MPI_Abort
-                        print(f"launch: mpiexec ended with 0, but {failures}", file=sys.stderr)
-                        told = re.search(r"exit code (\d+)", failures)
-                        code = int(told[1]) if told else 1
-                    anew = left > 0 and _lost_a_rank(code, launcher.family)  # which is told with the code
-                    if code:
-                        waits = running.waits()
-                        pass_on("stderr", waits)
-                        if not (anew or waits or failures):  # as when mpiexec itself was ended
-                            print(f"launch: the job ended with exit code {code}", file=sys.stderr)
+                code, anew = _run_once(job, ranks + spares, sink, deadline, left > 0, launcher.family)
                 if not anew:
                     break
                 if shrink and ranks > 1:
@@ -134,6 +116,30 @@ def launch(
             with contextlib.suppress(OSError):  # a closed terminal
                 print(f"launch: {signal.Signals(caught.number).name} ended the job", file=sys.stderr)
             return 128 + caught.number
+
+
+def _run_once(
+    job: Plan, ranks: int, sink: Sink | None, deadline: float | None, restarts: bool, family: str
+) -> tuple[int, bool]:
+    """The exit code of a job, and whether it is to start anew because a rank was lost, if it may."""
+    with Job(job.command, {**os.environ, **job.environment}, ranks, sink) as running:
+        try:
+            code = running.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            pass_on("stderr", running.waits())
+            raise
+        failures = running.failures()
+        if code == 0 and failures:  # ULFM's may forget an MPI_Abort
+            print(f"launch: mpiexec ended with 0, but {failures}", file=sys.stderr)
+            told = re.search(r"exit code (\d+)", failures)
+            code = int(told[1]) if told else 1
+        anew = restarts and _lost_a_rank(code, family)  # which is told with the code
+        if code:
+            waits = running.waits()
+            pass_on("stderr", waits)
+            if not (anew or waits or failures):  # as when mpiexec itself was ended
+                print(f"launch: the job ended with exit code {code}", file=sys.stderr)
+    return code, anew
 
 
 def _lost_a_rank(code: int, family: str) -> bool:
