@@ -47,11 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of a .csv file: the labels, by name or number from 0, or none; default: the last column",
     )
     parser.add_argument("--weight", type=tables.column, metavar="COLUMN", help=tables.WEIGHT_HELP)
-    parser.add_argument(
-        "--header",
-        choices=("yes", "no"),
-        help="of a .csv file: whether its first line has names; default: if none of its fields is a number",
-    )
+    parser.add_argument("--header", choices=("yes", "no"), help=tables.HEADER_HELP)
     parser.add_argument(
         "--outputs", action="store_true", help="predict the model's outputs, not classes, as for numbers"
     )

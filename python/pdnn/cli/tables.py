@@ -20,6 +20,7 @@ ENDINGS = (".csv", ".tsv")
 """Of files that are tables."""
 
 WEIGHT_HELP = "of a .csv file: what each row counts, by name or number from 0; default: 1"
+HEADER_HELP = "of a .csv file: whether its first line has names; default: if none of its fields is a number"
 
 
 def _losses() -> dict[str, type[nn.Loss]]:
@@ -34,7 +35,6 @@ def _losses() -> dict[str, type[nn.Loss]]:
 
 LOSSES = _losses()
 """Words to classes."""
-
 
 LOSS_OPTIONS = {
     "cross_entropy": "label_smoothing",
@@ -119,11 +119,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
         help="of a .csv file: the share of the rows to test on (default: 0.25, the same rows in every run), "
         "or another file",
     )
-    parser.add_argument(
-        "--header",
-        choices=("yes", "no"),
-        help="of a .csv file: whether its first line has names; default: if none of its fields is a number",
-    )
+    parser.add_argument("--header", choices=("yes", "no"), help=HEADER_HELP)
     parser.add_argument(
         "--standardize",
         action="store_true",
