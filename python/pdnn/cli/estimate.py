@@ -72,24 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prints a table, and writes the requested files; 1 if no combination fits."""
-    for option in ("output", "json", "csv", "ranks", "strategy", "weak"):
-        if getattr(arguments, option) not in (None, False) and arguments.cluster is None:
-            arguments.error(f"--{option} needs --cluster FILE; --measure estimates nothing")
-    options = ("cluster", "output", "json", "csv")
-    distinct(arguments, {f"--{option}": getattr(arguments, option) for option in options})
-    named = arguments.strategy or list(STRATEGIES)
-    if "auto" in named:
-        arguments.error('--strategy auto measures steps on this machine; "fastest" goes by estimates')
-    optimizing.check(arguments)
-    if arguments.optimizer in optimizing.FULL_BATCH:
-        arguments.error(
-            f"--optimizer {arguments.optimizer}: its steps evaluate a batch as often as they need, which is "
-            "not estimated; name another one"
-        )
-    try:
-        build = specs.model(arguments.model)
-    except argparse.ArgumentTypeError as error:
-        arguments.error(str(error))
+    _check(arguments)
     if arguments.measure:
         return _measure(arguments)
     from pdnn.estimate import Network
@@ -98,12 +81,12 @@ def main(arguments: argparse.Namespace) -> int:
 
     machine = load(arguments.cluster)
     sample = specs.sample(arguments.model)
-    model = build(sample, 0, arguments.dtype)
+    model = specs.model(arguments.model)(sample, 0, arguments.dtype)
     momenta = len(optimizing.optimizer(arguments, model.parameters()).core.state)
     points, left_out = scaling(
         Network(model, sample),
         arguments.batch_size,
-        named,
+        arguments.strategy or list(STRATEGIES),
         arguments.ranks or ranks("1..64"),
         machine,
         weak=arguments.weak,
@@ -126,6 +109,27 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.output:
         plot(points, f"{machine.name}: {title}", arguments.output)
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Ends the program, with its usage, if options do not go together."""
+    for option in ("output", "json", "csv", "ranks", "strategy", "weak"):
+        if getattr(arguments, option) not in (None, False) and arguments.cluster is None:
+            arguments.error(f"--{option} needs --cluster FILE; --measure estimates nothing")
+    options = ("cluster", "output", "json", "csv")
+    distinct(arguments, {f"--{option}": getattr(arguments, option) for option in options})
+    if "auto" in (arguments.strategy or ()):
+        arguments.error('--strategy auto measures steps on this machine; "fastest" goes by estimates')
+    optimizing.check(arguments)
+    if arguments.optimizer in optimizing.FULL_BATCH:
+        arguments.error(
+            f"--optimizer {arguments.optimizer}: its steps evaluate a batch as often as they need, which is "
+            "not estimated; name another one"
+        )
+    try:
+        specs.model(arguments.model)
+    except argparse.ArgumentTypeError as error:
+        arguments.error(str(error))
 
 
 def _measure(arguments: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from os.path import isfile
 from typing import TYPE_CHECKING
 
@@ -148,15 +149,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     missing = [configuration for configuration in configurations if wanted(configuration)]
     print(f"trainings: {len(configurations)}, done: {len(configurations) - len(missing)}", flush=True)
-    began = time.monotonic()
-    for number, configuration in enumerate(missing, 1):
-        print(f"[{number}/{len(missing)}] {configuration}: ", end="", flush=True)
-        run = sweep.train(configuration, launch)
-        results.add(run, arguments.file)
-        remaining = (time.monotonic() - began) / number * (len(missing) - number)
-        print(_told(run) + (f"; about {remaining:.0f} s to go" if number < len(missing) else ""), flush=True)
-        if arguments.csv:
-            results.save_csv(arguments.csv)
+    _run(missing, launch, results, arguments)
     if arguments.csv:
         results.save_csv(arguments.csv)
     failed = [run for run in map(results.runs.get, configurations) if run and run.history is None]
@@ -167,6 +160,26 @@ def main(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 1 if failed else 0
+
+
+def _run(
+    missing: Sequence[sweep.Configuration],
+    launch: sweep.Launch,
+    results: sweep.Results,
+    arguments: argparse.Namespace,
+) -> None:
+    """Runs them one by one, and writes each as soon as it is over."""
+    from pdnn import sweep
+
+    began = time.monotonic()
+    for number, configuration in enumerate(missing, 1):
+        print(f"[{number}/{len(missing)}] {configuration}: ", end="", flush=True)
+        run = sweep.train(configuration, launch)
+        results.add(run, arguments.file)
+        remaining = (time.monotonic() - began) / number * (len(missing) - number)
+        print(_told(run) + (f"; about {remaining:.0f} s to go" if number < len(missing) else ""), flush=True)
+        if arguments.csv:
+            results.save_csv(arguments.csv)
 
 
 def _told(run: sweep.Run) -> str:
