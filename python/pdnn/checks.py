@@ -23,25 +23,22 @@ def number(
 ) -> float:
     """The value as an int or a float; TypeError if it is no number, or a bool, ValueError if not `valid`.
 
-    `expected` describes what is.
+    `expected` describes what is. An integer that no float64 can hold is never valid.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{_named(owner)}: {name} is {value!r}, expected {expected}")
-    if not valid(value):
+    try:
+        fits = valid(float(value))
+    except OverflowError:  # an integer of too many digits
+        fits = False
+    if not fits:
         raise ValueError(f"{_named(owner)}: {name} = {value}; expected {expected}")
     return int(value) if isinstance(value, Integral) else float(value)
 
 
 def finite(owner: object, name: str, value: float) -> float:
     """The value; TypeError if it is no number, ValueError if it is none that a float64 can have."""
-
-    def is_finite(found: float) -> bool:
-        try:
-            return isfinite(found)
-        except OverflowError:  # an integer of too many digits
-            return False
-
-    return number(owner, name, value, "a finite number", is_finite)
+    return number(owner, name, value, "a finite number", isfinite)
 
 
 def positive(owner: object, name: str, value: float) -> float:

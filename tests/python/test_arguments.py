@@ -327,6 +327,21 @@ def test_a_layer_or_a_model_names_the_argument(make: Callable[[], object], words
         make()
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: optim.SGD(network().parameters(), lr=10**400),
+        lambda: optim.Adam(network().parameters(), eps=10**400),
+        lambda: nn.HuberLoss(delta=10**400),
+        lambda: nn.LayerNorm(8, eps=10**400),
+        lambda: Dataset(X, Y, scale=10**400),
+    ],
+)
+def test_an_integer_that_no_float_can_hold_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=f": [a-z]+ = {10**400}; expected a "):
+        make()
+
+
 def test_no_weights_of_classes_are_not_weights_of_1() -> None:
     with pytest.raises(ValueError, match=r"CrossEntropyLoss, classes: weight has shape \(0,\)"):
         nn.CrossEntropyLoss(weight=[])
