@@ -137,21 +137,23 @@ def scaling(
     def steps(rows: int, number: int) -> Steps:
         return Steps(network, rows, number, AnalyticCompute(machine, number), machine, momenta)
 
+    def estimated(words: str, number: int) -> Estimate:
+        rows = batch_size * number if weak else batch_size
+        if words == "fastest":
+            threads = max(1, machine.cores // -(-number // machine.nodes))
+            among = candidates(network, number, threads)
+            return choose(steps(rows, number), among, comm.SELF).estimates[0]
+        strategy = parse(words.replace(":N", f":{number}"))
+        if strategy.asynchronous or strategy.rows_per_step(1, number) > 1:
+            rows = batch_size  # behind an update are one rank's
+        return steps(rows, number).estimate(strategy)
+
     alone = steps(batch_size, 1).estimate(Serial()).seconds / batch_size
     points, left_out = [], []
     for words in asked:
         for number in dict.fromkeys(ranks):
-            rows = batch_size * number if weak else batch_size
             try:
-                if words == "fastest":
-                    threads = max(1, machine.cores // -(-number // machine.nodes))
-                    among = candidates(network, number, threads)
-                    found = choose(steps(rows, number), among, comm.SELF).estimates[0]
-                else:
-                    strategy = parse(words.replace(":N", f":{number}"))
-                    if strategy.asynchronous or strategy.rows_per_step(1, number) > 1:
-                        rows = batch_size  # behind an update are one rank's
-                    found = steps(rows, number).estimate(strategy)
+                found = estimated(words, number)
             except ValueError as error:
                 sentence = str(error)
                 for prefix in ("estimate: ", "Trainer: "):
@@ -160,7 +162,7 @@ def scaling(
                 left_out.append(f"{words} on {number} rank{'s'[: number > 1]}: {sentence}")
                 continue
             strategy = parse(found.strategy)
-            done = strategy.rows_per_step(rows, number)
+            done = strategy.rows_per_step(found.batch_size, number)
             workers = number * strategy.engine.threads
             points.append(Point(words, found, workers, alone * done / found.seconds))
     return points, left_out
