@@ -103,12 +103,7 @@ class Perceptron(QuasiNewton):
         new = "model_" not in vars(self) or not (self.warm_start or incremental)
         X, y = self._validated(X, y, reset=new)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-            if (below := np.flatnonzero(sample_weight < 0)).size:
-                raise ValueError(
-                    f"sample_weight: {sample_weight[below[0]]:g} of row {below[0]}; "
-                    "expected numbers, 0 or more"
-                )
+            sample_weight = _checked(sample_weight, X)
         targets = self._encoded(y, new and not incremental)
         weight = self._counted(y, sample_weight)
         if weight is not None and not weight.any():
@@ -150,20 +145,27 @@ class Perceptron(QuasiNewton):
             self._begin_descent()
         rows = np.arange(len(table))
         if self.early_stopping and held_out is None:
-            rows, held = self._split(table.targets, random)
-            if weight is not None and not weight[rows].any():
-                raise ValueError(
-                    "sample_weight: all rows that early_stopping does not hold out have weight 0; pass "
-                    "X_val, y_val"
-                )
-            held_out = Table(X, targets, sample_weight).pick(held)  # `score` knows no class_weight
-            if held_out.weight is not None and not held_out.weight.any():
-                raise ValueError(
-                    "sample_weight: all rows that early_stopping holds out have weight 0; pass X_val, y_val"
-                )
+            rows, held_out = self._hold_out(table, sample_weight, random)
         if not (incremental and self.early_stopping and self._progress.ended):
             self._descend(Work(table, rows, held_out, workers, random, incremental))
         return self
+
+    def _hold_out(
+        self, table: Table, sample_weight: Array | None, random: np.random.RandomState
+    ) -> tuple[Array, Table]:
+        """Numbers of rows to train on, and the rows by which early_stopping goes."""
+        rows, held = self._split(table.targets, random)
+        if table.weight is not None and not table.weight[rows].any():
+            raise ValueError(
+                "sample_weight: all rows that early_stopping does not hold out have weight 0; pass "
+                "X_val, y_val"
+            )
+        held_out = Table(table.x, table.targets, sample_weight).pick(held)  # `score` knows no class_weight
+        if held_out.weight is not None and not held_out.weight.any():
+            raise ValueError(
+                "sample_weight: all rows that early_stopping holds out have weight 0; pass X_val, y_val"
+            )
+        return rows, held_out
 
     def _split(self, targets: Array, random: np.random.RandomState) -> tuple[Array, Array]:
         """Numbers of rows to train on, and of those held out."""
@@ -257,3 +259,11 @@ def _shared(random: np.random.RandomState, comm: Communicator) -> np.random.Rand
         comm.broadcast(numbers, root=0)
         random.set_state((name, keys.astype(np.uint32), int(numbers[0]), int(numbers[1]), float(numbers[2])))
     return random
+
+
+def _checked(sample_weight: Any, x: Any) -> Array:
+    """What each row counts; ValueError if that is less than 0."""
+    found: Array = _check_sample_weight(sample_weight, x, dtype=np.float64)
+    if (below := np.flatnonzero(found < 0)).size:
+        raise ValueError(f"sample_weight: {found[below[0]]:g} of row {below[0]}; expected numbers, 0 or more")
+    return found
