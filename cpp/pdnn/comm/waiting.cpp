@@ -16,7 +16,7 @@ namespace pdnn::comm {
 namespace {
 
 constexpr auto kYielding = std::chrono::milliseconds(10);
-constexpr std::chrono::nanoseconds kNap = std::chrono::microseconds(10), kLongestNap = std::chrono::milliseconds(1);
+constexpr std::chrono::nanoseconds kLongestNap = std::chrono::milliseconds(1);
 std::atomic<void (*)()> interrupt_hook{nullptr};
 
 double seconds_from_environment(const char* name, double otherwise, const char* zero) {
@@ -52,7 +52,8 @@ bool Waiting::pause() {
   if (++looks_ < kEagerLooks) return false;
   now_ = Clock::now();
   if (now_ - start_ >= kYielding || !threads::yield_core())
-    std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>((now_ - start_) / 1000, kNap, kLongestNap));
+    std::this_thread::sleep_for(
+        std::clamp<std::chrono::nanoseconds>((now_ - start_) / 1000, threads::kNap, kLongestNap));
   return interrupts_.look(now_);
 }
 

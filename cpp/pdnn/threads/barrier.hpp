@@ -5,18 +5,9 @@
 #include <cstdint>
 
 #include "pdnn/core/memory.hpp"
+#include "pdnn/threads/signal.hpp"
 
 namespace pdnn::threads {
-
-/// How long a wait burns its core before it gives it away. A meeting of spinning threads costs 0.2 µs, waking a sleeper
-/// 50 µs.
-struct Patience {
-  int spins = 2000;   ///< looks with a pause between them, some tens of microseconds
-  int yields = 5000;  ///< then looks with a yield between them; then the thread sleeps
-
-  /// Spins if every one of `threads` can have a core of its own, otherwise yields at once.
-  static Patience for_team(int threads);
-};
 
 class Barrier {
  public:
@@ -35,10 +26,7 @@ class Barrier {
   int size_;
   Patience patience_;
   alignas(kCacheLine) std::atomic<int> arrived_{0};
-  alignas(kCacheLine) std::atomic<std::uint32_t> generation_{0};
+  alignas(kCacheLine) Signal generation_;
 };
-
-/// Waits until `value` differs from `seen`, patiently; returns the new value.
-std::uint32_t wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t seen, Patience patience);
 
 }  // namespace pdnn::threads

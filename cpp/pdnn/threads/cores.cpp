@@ -58,6 +58,19 @@ double read_quota() {
   });
 }
 
+/// How often the calling thread has lost its core to another one; more at every call where the system does not tell. A
+/// virtual machine that stands still loses none.
+std::int64_t switches_of_thread() {
+#ifdef __linux__
+  rusage use{};
+  getrusage(RUSAGE_THREAD, &use);
+  return use.ru_nivcsw;
+#else
+  static std::atomic<std::int64_t> calls{0};
+  return ++calls;
+#endif
+}
+
 }  // namespace
 
 Cores read_cores() {
@@ -82,23 +95,6 @@ int available_cores() {
   }();
   return count;
 }
-
-namespace {
-
-/// How often the calling thread has lost its core to another one; more at every call where the system does not tell. A
-/// virtual machine that stands still loses none.
-std::int64_t switches_of_thread() {
-#ifdef __linux__
-  rusage use{};
-  getrusage(RUSAGE_THREAD, &use);
-  return use.ru_nivcsw;
-#else
-  static std::atomic<std::int64_t> calls{0};
-  return ++calls;
-#endif
-}
-
-}  // namespace
 
 bool yield_core() {
   using Clock = std::chrono::steady_clock;

@@ -1,6 +1,7 @@
 #pragma once
 /// Which and how many cores this process may really use: its affinity mask, cut by its cgroup's quota.
 #include <bitset>
+#include <chrono>
 #include <thread>
 
 namespace pdnn::threads {
@@ -24,6 +25,8 @@ int available_cores();
 /// after one that computes there has had it for a whole turn: then sleep instead, because the system wakes who has
 /// slept before such a turn is over, but not who has given away its own.
 bool yield_core();
+/// So long: the system makes it some tens of microseconds.
+constexpr std::chrono::microseconds kNap{10};
 
 /// The core that the calling thread runs on; -1 where the system does not tell.
 int current_core();

@@ -46,7 +46,7 @@ Team::~Team() {
 
 void Team::start() {
   process_ = getpid();
-  const std::uint32_t seen = started_.load(std::memory_order_relaxed);
+  const std::uint32_t seen = started_.load();
   for (int index = 1; index < size_; ++index) try {
       threads_.emplace_back([this, index, seen] { serve(index, seen); });
     } catch (const std::exception& error) {
@@ -57,8 +57,7 @@ void Team::start() {
 
 void Team::stop() {
   stopping_ = true;
-  started_.fetch_add(1, std::memory_order_release);
-  started_.notify_all();
+  started_.add(1);
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   stopping_ = false;
@@ -75,10 +74,10 @@ void Team::leave_threads_to_parent() {
 void Team::serve(int index, std::uint32_t seen) {
   const SubnormalsAsZero zero;
   for (;;) {
-    seen = wait_for_change(started_, seen, patience_);
+    seen = started_.wait(seen, patience_);
     if (stopping_) return;
     work(index);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+    busy_.count_down();
   }
 }
 
@@ -109,12 +108,10 @@ void Team::run_task() {
   if (process_ != getpid()) leave_threads_to_parent();
   if (threads_.empty()) start();
   place_workers();
-  busy_.store(static_cast<std::uint32_t>(size_ - 1), std::memory_order_relaxed);
-  started_.fetch_add(1, std::memory_order_release);
-  started_.notify_all();
+  busy_.store(static_cast<std::uint32_t>(size_ - 1));
+  started_.add(1);
   work(0);
-  for (std::uint32_t left; (left = busy_.load(std::memory_order_acquire)) != 0;)
-    wait_for_change(busy_, left, patience_);
+  for (std::uint32_t left = busy_.load(); left != 0;) left = busy_.wait(left, patience_);
   for (const std::exception_ptr& error : errors_) {
     if (!error) continue;
     meeting_.reset();

@@ -60,9 +60,9 @@ class Team {
   int size_;
   int process_ = 0;  // in which the threads run
   Patience patience_;
-  Barrier meeting_;                        // the task's own
-  std::atomic<std::uint32_t> started_{0};  // tasks handed out so far
-  alignas(kCacheLine) std::atomic<std::uint32_t> busy_{0};
+  Barrier meeting_;  // the task's own
+  Signal started_;   // tasks handed out so far
+  alignas(kCacheLine) Signal busy_;
   bool stopping_ = false;
   int callers_core_ = -1;  // when the workers were placed
   void* task_ = nullptr;

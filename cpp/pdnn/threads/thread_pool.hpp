@@ -16,8 +16,7 @@ class Turnstile {
   void pass(Index number, Action&& action) {
     wait_for(number);
     action();
-    turn_.fetch_add(1, std::memory_order_acq_rel);
-    turn_.notify_all();
+    turn_.add(1);
   }
   void abort();
   void reset();
@@ -27,7 +26,7 @@ class Turnstile {
   void wait_for(Index number);
 
   Patience patience_;
-  std::atomic<std::uint32_t> turn_{0};
+  Signal turn_;
 };
 
 /// A task's surroundings: its number, who runs it, and the turnstile.

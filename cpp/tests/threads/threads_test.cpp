@@ -9,6 +9,7 @@
 #include <limits>
 #include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "allocations.hpp"
 #include "pdnn/core/errors.hpp"
@@ -40,6 +41,28 @@ BOOST_DATA_TEST_CASE(phases_of_a_team_are_separated_by_barriers, kSizes, size) {
       }
     });
   BOOST_TEST(wrong == 0);
+}
+
+BOOST_AUTO_TEST_CASE(threads_that_sleep_until_a_number_changes_miss_no_change) {
+  constexpr Patience kNone{0, 0};
+  constexpr std::uint32_t kRounds = 2000;
+  Signal ball, left, over;
+  left.store(kRounds);
+  std::thread other([&] {
+    for (std::uint32_t round = 0; round < kRounds; ++round) {
+      while (ball.load() != 2 * round + 1) ball.wait(2 * round, kNone);
+      ball.add(1);
+      left.count_down();
+    }
+    over.set(4);
+  });
+  for (std::uint32_t round = 0; round < kRounds; ++round) {
+    BOOST_REQUIRE(ball.add(1) == 2 * round);
+    while (ball.load() == 2 * round + 1) ball.wait(2 * round + 1, kNone);
+  }
+  for (std::uint32_t now = left.load(); now != 0;) now = left.wait(now, kNone);
+  BOOST_TEST(over.wait(0, kNone) == 4);
+  other.join();
 }
 
 BOOST_AUTO_TEST_CASE(a_mutex_admits_one_thread_at_a_time_and_a_forked_process_finds_it_free) {

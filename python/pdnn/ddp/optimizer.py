@@ -96,7 +96,7 @@ class DistributedOptimizer(Wrapper):
         if codec is None and error_feedback is not None:
             raise ValueError("DistributedOptimizer: error_feedback is of a codec; pass compression=")
         for parameter in optimizer.parameters():
-            if _distributed(parameter.post_hooks):
+            if distributed(parameter.post_hooks):
                 raise ValueError(
                     f"DistributedOptimizer: {parameter.name} has one already; call its remove() before"
                 )
@@ -196,8 +196,8 @@ class DistributedOptimizer(Wrapper):
 
     def _unweigh(self, stranger: Parameter, grad: Array) -> None:
         """Of a parameter of the model that neither this optimizer has nor another that sums over ranks."""
-        first = _distributed(stranger.hooks)[0]
-        if self is first and self._weight and not _distributed(stranger.post_hooks):
+        first = distributed(stranger.hooks)[0]
+        if self is first and self._weight and not distributed(stranger.post_hooks):
             grad /= self._weight
 
     def _final(self, parameter: Parameter) -> None:
@@ -371,6 +371,6 @@ def _owner(hook: Any) -> Any:
     return getattr(hook.func if isinstance(hook, partial) else hook, "__self__", None)
 
 
-def _distributed(hooks: Mapping[int, Any]) -> list[DistributedOptimizer]:
+def distributed(hooks: Mapping[int, Any]) -> list[DistributedOptimizer]:
     """Those that have a hook there, in the order of the hooks."""
     return [owner for hook in hooks.values() if isinstance(owner := _owner(hook), DistributedOptimizer)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from pdnn.comm import Communicator, become_world, world
 from pdnn.comm.crew import Crew, Deaths, give
-from pdnn.ddp.optimizer import DistributedOptimizer
+from pdnn.ddp.optimizer import DistributedOptimizer, distributed
 from pdnn.ddp.ranks import init
 from pdnn.nn.module import Module
 from pdnn.optim import LRScheduler, Optimizer
@@ -207,9 +207,8 @@ def elastic(
 def _release(model: Module) -> None:
     """Takes off the hooks of the optimizers that sum over a group that is no more."""
     for parameter in model.parameters():
-        for hook in list(parameter.post_hooks.values()):
-            if isinstance(owner := getattr(hook, "__self__", None), DistributedOptimizer):
-                owner.remove()
+        for optimizer in distributed(parameter.post_hooks):
+            optimizer.remove()
 
 
 def _parts(value: Any) -> tuple[list[Array], Any]:

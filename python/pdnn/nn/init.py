@@ -99,31 +99,27 @@ def kaiming_uniform(a: float = 0.0, mode: Literal["fan_in", "fan_out"] = "fan_in
     mode : "fan_in" or "fan_out"
         Keeps the size of outputs or that of gradients.
     """
-    a = _finite("a", a)
+    a = finite("init", "a", a)
     return Initializer("uniform", sqrt(6.0 / (1 + a * a)), _fan(mode))
 
 
 def kaiming_normal(a: float = 0.0, mode: Literal["fan_in", "fan_out"] = "fan_in") -> Initializer:
     """Normal with standard deviation √(2/((1 + a²) fan)); parameters as for `kaiming_uniform`."""
-    a = _finite("a", a)
+    a = finite("init", "a", a)
     return Initializer("normal", sqrt(2.0 / (1 + a * a)), _fan(mode))
 
 
 def xavier_uniform(gain: float = 1.0) -> Initializer:
     """Uniform in ±gain √(6/(fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, eq. 16)."""
-    return Initializer("uniform", _finite("gain", gain) * sqrt(6.0), "sum")
+    return Initializer("uniform", finite("init", "gain", gain) * sqrt(6.0), "sum")
 
 
 def xavier_normal(gain: float = 1.0) -> Initializer:
     """Normal with standard deviation gain √(2/(fan_in + fan_out)) (the same, eq. 12)."""
-    return Initializer("normal", _finite("gain", gain) * sqrt(2.0), "sum")
+    return Initializer("normal", finite("init", "gain", gain) * sqrt(2.0), "sum")
 
 
 def _fan(mode: str) -> Literal["in", "out"]:
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f'init: mode "{mode}"; expected "fan_in" or "fan_out"')
     return "in" if mode == "fan_in" else "out"
-
-
-def _finite(name: str, value: float) -> float:
-    return finite("init", name, value)
