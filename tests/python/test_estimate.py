@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import pdnn
 from pdnn import estimate, exercises, models, nn, optim, strategies
 from pdnn.comm import Communicator, costs, run_threads
-from pdnn.estimate import Link, Machine, Network, Steps, described
+from pdnn.estimate import Link, Machine, Network, Steps, described, probes
 from pdnn.estimate.compute import AnalyticCompute, MeasuredCompute, Samples, timed, together
 from pdnn.estimate.formulas import Coded, coded_sum
 from pdnn.estimate.machine import load, save
@@ -706,6 +706,38 @@ def test_steps_are_measured_once_for_their_rows_and_threads(monkeypatch: pytest.
     assert made == [3, 5, 3, 3]
     compute.step(MLP, 1, 100)
     assert len(made) == 4 + 8  # no more copies
+
+
+def test_a_core_is_measured_alone_and_without_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = 1e10
+
+    def step(self: MeasuredCompute, network: Network, rows: int, threads: int = 1) -> float:
+        beside = 1.5 if self.comm.size > 1 else 1.0
+        return beside * (40e-6 + 3.5e-6 * rows) + network.size / memory
+
+    monkeypatch.setattr(probes, "adding", lambda itemsize: 1 / memory)
+    with monkeypatch.context() as replaced:
+        replaced.setattr(MeasuredCompute, "step", step)
+
+        def job() -> Machine:
+            sgd = optim.SGD(MLP.model.parameters(), lr=0.1)
+            samples = Samples(np.zeros((8, 20), np.float32), np.zeros(8, np.int32), 0)
+            compute = MeasuredCompute(nn.CrossEntropyLoss(), sgd, samples, pdnn.world())
+            return probes.measure(pdnn.world(), compute, MLP, 64)
+
+        found = pdnn.run(job, ranks=2, backend="threads")
+    for machine in found:
+        assert machine.contention == pytest.approx(1.5)
+        for ranks, beside in ((1, 1.0), (2, 1.5)):
+            told = AnalyticCompute(machine, ranks).step(MLP, 16)
+            assert told == pytest.approx(beside * (40e-6 + 3.5e-6 * 16) + MLP.size / memory)
+
+
+def test_a_rate_that_is_a_guess_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MeasuredCompute, "step", lambda *_: 1e-3)
+    monkeypatch.setattr("pdnn._core.available_cores", lambda: 1)
+    with pytest.warns(UserWarning, match="a step of 64 rows took hardly longer"):
+        estimate.describe(MLP.model, nn.CrossEntropyLoss(), (20,), 64)
 
 
 def test_an_error_of_a_trial_is_raised() -> None:

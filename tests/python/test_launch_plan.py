@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pdnn
-from pdnn.comm.mpiexec import Mpiexec
+from pdnn.comm.mpiexec import Mpiexec, find
 from pdnn.launch import launch
 from pdnn.launch.plan import Plan, plan
 from processes import Completed
@@ -92,6 +92,45 @@ def test_a_batch_system_may_give_one_machine(
     assert ("OMPI_MCA_btl" in job.environment) == bool(job.warnings) == one
     monkeypatch.setenv(name, str(tmp_path / "none"))
     assert "OMPI_MCA_btl" not in plan(["train.py"], 9, OPEN_MPI).environment
+
+
+def test_on_several_machines_each_rank_takes_its_share_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    job = plan(["train.py"], 4, OPEN_MPI)
+    assert bound_to(job) == 0 and not {"PDNN_THREADS", "OMP_NUM_THREADS"} & job.environment.keys()
+    job = plan(["train.py"], 4, OPEN_MPI, threads=8)
+    assert bound_to(job) == 8 and job.environment["PDNN_THREADS"] == "8"
+    assert job.environ()["SLURM_JOB_NUM_NODES"] == "2"
+
+
+def test_ranks_that_are_to_be_here_know_no_other_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PDNN_MPI", "0")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
+    job = plan(["train.py"], 4, OPEN_MPI, here=True)
+    assert bound_to(job) == 2 and not job.warnings
+    assert job.environ()["PDNN_MPI"] == "1" and job.environ()["SLURM_JOB_NUM_NODES"] == "1"
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    job = plan(["train.py"], 4, OPEN_MPI, here=True)
+    assert bound_to(job) == 2 and "OMPI_MCA_btl" in job.environment
+    assert "SLURM_JOB_NUM_NODES" not in job.environ()
+
+
+def test_ranks_that_are_told_not_to_join_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PDNN_MPI", "0")
+    assert plan(["train.py"], 4, OPEN_MPI).warnings == [
+        "PDNN_MPI=0 is set: the ranks do not join, and each works by itself"
+    ]
+
+
+@pytest.mark.parametrize("text", ["#!/bin/sh\nexec sleep 60", "no program"])
+def test_a_launcher_that_does_not_say_its_version_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    monkeypatch.setattr("pdnn.comm.mpiexec._LIMIT", 0.2)
+    (program := tmp_path / "mpiexec").write_text(text)
+    program.chmod(0o755)
+    with pytest.raises(RuntimeError, match=r"/mpiexec does not say its version \(.*--mpiexec"):
+        find(str(program))
 
 
 def test_each_mpiexec_hears_its_own_options() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import os
 import re
 import signal
 import sys
@@ -18,6 +19,7 @@ import pytest
 import processes
 from blobs import write_blobs
 from pdnn import _core, cli, sweep
+from pdnn.estimate import Estimate
 from pdnn.sweep.results import OF_RANK
 
 
@@ -59,11 +61,13 @@ def test_a_strategy_that_fits_no_number_of_ranks_is_refused_however_often_they_a
 
 def test_workers_are_ranks_times_threads() -> None:
     def workers(strategy: str, ranks: int) -> int:
-        return sweep.Configuration("m", strategy, ranks, 8, 0).workers(cores=8)
+        return sweep.Configuration("m", strategy, ranks, 8, 0).workers(8, None)
 
     assert [workers("serial", 1), workers("ddp+team:3", 2), workers("hogwild:4", 1)] == [1, 6, 4]
     assert [workers("auto", 1), workers("auto", 2), workers("auto", 9)] == [8, 8, 9]
     assert [workers("fastest", 1), workers("fastest", 2)] == [8, 8]
+    chosen = Estimate("team:2", 2, 8, 1e-3, 0.0, 0.0, 0.0, 0, "", 1.0)
+    assert sweep.Configuration("m", "auto", 2, 8, 0).workers(8, chosen) == 4
 
 
 def test_a_sweep_keeps_all_that_was_measured(
@@ -322,6 +326,34 @@ def test_several_ranks_are_launched(data: Path, tmp_path: Path) -> None:
     for rank in (0, 1):
         for name, value in run.history.ranks[0][rank].items():
             assert float(row[f"rank {rank} {name}"]) == value
+
+
+@pytest.mark.mpi
+def test_ranks_join_whatever_the_environment_says_and_what_they_say_is_kept(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mpi4py")
+    monkeypatch.setenv("PDNN_MPI", "0")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    file = tmp_path / "results.json"
+    assert cli.main(words(file, data, "--strategy", "ddp", "--ranks", "2", "--lr", "1e300")) == 1
+    (run,) = sweep.Results.load(file).runs.values()
+    assert run.history is None and "NaN" in run.message and "MPI_ABORT" not in run.message
+
+
+def test_a_rank_of_several_does_not_sweep(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PDNN_MPI", "")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    assert cli.main(words(tmp_path / "results.json", data, "--strategy", "serial")) == 1
+    assert "this process is one of several ranks" in capsys.readouterr().err
+
+
+def test_results_are_a_file(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    assert cli.main(words(pipe, data, "--strategy", "serial")) == 1
+    assert "pipe: is no regular file" in capsys.readouterr().err
 
 
 def test_a_table_is_not_replaced_by_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -273,13 +273,16 @@ def _try_ranks(mpiexec: Mpiexec, library: str, problems: list[str]) -> tuple[boo
         elif rank != 1:  # which says the same as rank 0
             complaints.append(line)
 
-    job = plan(["-c", _RANKS], 2, mpiexec)
     begin = time.perf_counter()
     try:
-        with Job(job.command, {**os.environ, **job.environment}, 2, listen) as running:
+        job = plan(["-c", _RANKS], 2, mpiexec, here=True)
+        with Job(job.command, job.environ(), 2, listen) as running:
             running.wait(_START_LIMIT)
     except TimeoutError:
         complaints.append(f"no end after {_START_LIMIT:g} s")
+    except ValueError as error:  # of PDNN_THREADS
+        problems.append(str(error))
+        return False, 0.0
     seconds = round(time.perf_counter() - begin, 2)
     match = sorted(answers) == ["0 2\n", "1 2\n"]
     if not match:

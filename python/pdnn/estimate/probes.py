@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -37,14 +38,14 @@ MOST_RANKS = 8
 """Ranks that are started; more would show how the cores of a larger node contend, and take longer."""
 
 
-def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: int) -> Machine:
+def measure(comm: Communicator, compute: MeasuredCompute, network: Network, rows: int) -> Machine:
     """The machine that these ranks run on; collective.
 
     Parameters
     ----------
     comm : Communicator
-    compute : ComputeModel
-        Of the network: the rate of a core is that of its steps.
+    compute : MeasuredCompute
+        Of the network: the rate of a core is that of its steps, on rank 0 while the others wait.
     network : Network
     rows : int
         Of a rank's step.
@@ -58,11 +59,17 @@ def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: i
     sizes = np.array([node.size])
     comm.broadcast(sizes, root=0, check=False)  # links are rank 0's; another machine may have fewer ranks
     local, nodes = int(sizes[0]), -(-comm.size // int(sizes[0]))
-    flops, half_rows = core_rate(compute, network, rows)
-    cores = cores_of_every_rank(comm)
-    alone, together = compute.step(network, rows), compute.step(network, rows, cores)
     numbers = np.array([barrier(comm), adding(network.itemsize)])
     comm.all_reduce(numbers, op="max", check=False)
+    update = network.size * float(numbers[1])
+    cores = cores_of_every_rank(comm)
+    together = compute.step(network, rows, cores) - update
+    of_a_core = np.zeros(3)
+    if comm.rank == 0:
+        alone = compute.on(SELF)
+        of_a_core[:] = *core_rate(alone, network, rows, update), alone.step(network, rows) - update
+    comm.broadcast(of_a_core, root=0, check=False)
+    flops, half_rows, by_itself = of_a_core.tolist()
     return Machine(
         name="this machine" if nodes == 1 else f"these {nodes} machines",
         nodes=nodes,
@@ -75,7 +82,7 @@ def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: i
         sums=sums(node, comm) if local > 1 else None,
         shared=agreement(node, comm) if local > 1 else None,
         between=messages(comm, _partner(comm, node, same=False)) if nodes > 1 else None,
-        contention=max(1.0, together / alone),
+        contention=max(1.0, together / by_itself) if by_itself > 0 else 1.0,
         ranks=local if nodes > 1 else 0,
     )
 
@@ -104,6 +111,13 @@ def describe(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], rows:
         found = _on_a_rank(model, loss, sample, rows)
     else:
         found = run(_on_a_rank, model, loss, sample, rows, ranks=ranks, timeout=120)[0]
+    if found.half_rows > 30 * max(2, rows):
+        warnings.warn(
+            f"estimate: a step of {rows} rows took hardly longer than one of a fourth of them, so the rate "
+            "of a core is a guess; other programs disturb it, or the network is too small: measure again, or "
+            "with more rows",
+            stacklevel=2,
+        )
     return replace(found, name=name_of_machine() or "this machine", cores=cores, barrier=barrier(SELF))
 
 
@@ -119,13 +133,16 @@ def _on_a_rank(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], row
     return measure(comm, compute, Network(model, sample), rows)
 
 
-def core_rate(compute: ComputeModel, network: Network, rows: int) -> tuple[float, float]:
-    """Flop/s of very many rows, and the rows with half of it: the line through two sizes of step."""
+def core_rate(compute: ComputeModel, network: Network, rows: int, update: float) -> tuple[float, float]:
+    """Flop/s of very many rows, and the rows with half of it: the line through two sizes of step.
+
+    Of a step, `update` are the seconds that do not count, as an estimate adds them.
+    """
     many, few = max(2, rows), max(1, rows // 4)
     long, short = compute.step(network, many), compute.step(network, few)
     a_row = max(long - short, 0.02 * long) / (many - few)
     flops = max(network.flops, 1) / a_row
-    return flops, max(0.0, long / a_row - many)
+    return flops, max(0.0, (long - update) / a_row - many)
 
 
 def barrier(comm: Communicator) -> float:

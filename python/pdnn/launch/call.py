@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import sys
 import tempfile
@@ -115,7 +114,7 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
     # The child finds every module where this process does, pdnn itself included.
     path = [each for each in sys.path if isinstance(each, str)]  # Python passes over all others
     start = f"import sys; sys.path[:] = {path!r}; from pdnn.launch.run_call import main"
-    job = plan(["-c", f"{start}; main({str(folder)!r})"], ranks, find())
+    job = plan(["-c", f"{start}; main({str(folder)!r})"], ranks, find(), here=True)
     said: list[str] = []  # by mpiexec; when a rank has failed, it says little that the error does not
 
     def listen(stream: str, rank: int | None, line: str) -> None:
@@ -124,7 +123,7 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
         else:
             pass_on(stream, line)
 
-    with Job(job.command, {**os.environ, **job.environment, "PDNN_MPI": "1"}, ranks, listen) as running:
+    with Job(job.command, job.environ(), ranks, listen) as running:
         try:
             code = running.wait(timeout)
             waits = running.waits() if code else ""

@@ -17,6 +17,8 @@ from pdnn.comm.mpiexec import Mpiexec
 _START_RANK = Path(__file__).with_name("start_rank.py")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _HOSTS = ("PBS_NODEFILE", "PE_HOSTFILE", "LSB_DJOB_HOSTFILE")  # set by PBS, Grid Engine, LSF
+_BATCH = ("SLURM_", "PBS_", "PE_", "LSB_")
+"""How the variables begin by which mpiexec learns of a batch system's machines."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,20 @@ class Plan:
         What is added to this process's environment.
     warnings : list of str
         What the user should know.
+    here : bool
+        Whether all ranks are on this machine, though a batch system may have given the job several.
     """
 
     command: list[str]
     environment: dict[str, str]
     warnings: list[str] = field(default_factory=list)
+    here: bool = False
+
+    def environ(self) -> dict[str, str]:
+        """This process's environment with what is added to it, and without what names other machines."""
+        leave = _BATCH if self.here and not one_machine() else ()
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(leave)}
+        return kept | self.environment
 
 
 def plan(
@@ -47,8 +58,9 @@ def plan(
     bind: bool = True,
     elastic: bool = False,
     spares: int = 0,
+    here: bool = False,
 ) -> Plan:
-    """The command and the environment that start `ranks` ranks of a Python program on this machine.
+    """The command and the environment that start `ranks` ranks of a Python program.
 
     Parameters
     ----------
@@ -59,13 +71,16 @@ def plan(
     mpiexec : Mpiexec
         What starts them.
     threads : int, optional
-        Threads of each rank; by default what ``PDNN_THREADS`` says, else the cores shared evenly.
+        Threads of each rank; by default what ``PDNN_THREADS`` says, else the cores shared evenly if all ranks
+        are on this machine. On several machines each rank takes its share there, as after plain mpiexec.
     bind : bool
         Whether each rank is bound to cores of its own, where there are enough of them.
     elastic : bool
         Whether the other ranks may go on when one dies.
     spares : int
         Ranks beside these that wait to take the place of one that dies.
+    here : bool
+        Whether they are to be one world of ranks on this machine, whatever the environment says.
 
     Raises
     ------
@@ -82,20 +97,26 @@ def plan(
     elif not 1 <= threads <= MOST:
         raise ValueError(f"launch: {threads} threads a rank; expected from 1 to {MOST}")
     cores, reserved = _cores()
-    each = threads or max(1, cores // ranks)
+    alone = here or one_machine()
+    each = threads or (max(1, cores // ranks) if alone else None)
     warnings = []
-    if ranks * each > cores and one_machine():
+    if alone and each and ranks * each > cores:
         warnings.append(
             f"{ranks} ranks of {each} thread{'s'[: each > 1]} share {cores} core{'s'[: cores > 1]}: "
             "every collective will be slow; for tests only"
         )
-    bound = bind and reserved and (ranks + spares) * each <= cores
-    rank = [sys.executable, "-I", "-S", str(_START_RANK), str(each if bound else 0), sys.executable, *program]
-    environment = {name: value for name, value in _settings(each).items() if name not in os.environ}
-    environment["PDNN_THREADS"] = str(each)
+    if not here and os.environ.get("PDNN_MPI") == "0":
+        warnings.append("PDNN_MPI=0 is set: the ranks do not join, and each works by itself")
+    bound = each if bind and reserved and each and not (alone and (ranks + spares) * each > cores) else 0
+    rank = [sys.executable, "-I", "-S", str(_START_RANK), str(bound), sys.executable, *program]
+    environment = {name: value for name, value in _settings(each, alone).items() if name not in os.environ}
+    if each:
+        environment["PDNN_THREADS"] = str(each)
     if spares:
         environment["PDNN_SPARES"] = str(spares)
-    return Plan([*mpiexec.command(ranks + spares, elastic=elastic), *rank], environment, warnings)
+    if here:
+        environment["PDNN_MPI"] = "1"
+    return Plan([*mpiexec.command(ranks + spares, elastic=elastic), *rank], environment, warnings, here)
 
 
 def _cores() -> tuple[int, bool]:
@@ -108,16 +129,16 @@ def _cores() -> tuple[int, bool]:
     return affinity, hasattr(os, "sched_setaffinity")
 
 
-def _settings(threads: int) -> dict[str, str]:
-    """The environment of a job, in so far as the user has not set it."""
-    settings = dict.fromkeys(_THREADS, str(threads))
+def _settings(threads: int | None, alone: bool) -> dict[str, str]:
+    """The environment of a job, in so far as the user has not set it; `alone`: on this machine."""
+    settings = {} if threads is None else dict.fromkeys(_THREADS, str(threads))
     settings["PYTHONUNBUFFERED"] = "1"  # a rank's lines appear when they are written
     settings["I_MPI_PIN"] = "0"  # Intel MPI binds ranks whatever -bind-to says
     # Without one Open MPI does not start; it looks for settings there.
     settings["HOME"] = tempfile.gettempdir()
     if os.geteuid() == 0:
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    if one_machine():  # the libfabric probe is a second of a job's start, and of use between machines only
+    if alone:  # the libfabric probe is a second of a job's start, and of use between machines only
         settings |= {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi"}
     return settings
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
 import signal
@@ -122,7 +121,7 @@ def _run_once(
     job: Plan, ranks: int, sink: Sink | None, deadline: float | None, restarts: bool, family: str
 ) -> tuple[int, bool]:
     """The exit code of a job, and whether it is to start anew because a rank was lost, if it may."""
-    with Job(job.command, {**os.environ, **job.environment}, ranks, sink) as running:
+    with Job(job.command, job.environ(), ranks, sink) as running:
         try:
             code = running.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
         except TimeoutError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
@@ -12,13 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from pdnn.comm.mpi import launched_ranks
 from pdnn.comm.mpiexec import find
 from pdnn.history import History
 from pdnn.launch.job import Job
-from pdnn.launch.plan import plan
+from pdnn.launch.plan import Plan, plan
 from pdnn.sweep.configuration import Configuration
 from pdnn.sweep.machine import machine, versions
-from pdnn.sweep.results import Run
+from pdnn.sweep.results import Run, check
 
 _LINES = 12
 """How much of what a failed run said is kept: its last lines."""
@@ -63,34 +63,43 @@ def train(configuration: Configuration, launch: Launch) -> Run:
     Raises
     ------
     RuntimeError
-        If several ranks are wanted and there is no mpiexec.
+        If several ranks are wanted and there is no mpiexec, or this process is itself one of several ranks.
     """
+    if (launched_ranks() or 1) > 1:
+        raise RuntimeError("sweep: this process is one of several ranks, and each would train; run it alone")
     here = machine()
     said: deque[str] = deque(maxlen=_LINES)
+    by_mpiexec: deque[str] = deque(maxlen=_LINES)
     message, history = "", None
+
+    def listen(_stream: str, rank: int | None, line: str) -> None:
+        (by_mpiexec if rank is None and configuration.ranks > 1 else said).append(line)
+
     with tempfile.TemporaryDirectory(prefix="pdnn-sweep-") as folder:
         result = Path(folder, "history.json")
         program = ["-m", "pdnn", "train", *launch.words(configuration), "--quiet", f"--json={result}"]
-        command, environment, warnings = [sys.executable, *program], dict(os.environ), list[str]()
+        job = Plan([sys.executable, *program], {})
         if configuration.ranks > 1:
-            job = plan(program, configuration.ranks, find())
-            command, environment, warnings = job.command, environment | job.environment, job.warnings
+            job = plan(program, configuration.ranks, find(), here=True)
         began, clock = datetime.now(timezone.utc), time.monotonic()
         try:
-            with Job(
-                command, environment, configuration.ranks, lambda _stream, _rank, line: said.append(line)
-            ) as running:
+            with Job(job.command, job.environ(), configuration.ranks, listen) as running:
                 code = running.wait(launch.timeout)
             if code == 0:
                 history = History.load(result)
-            message = "; ".join(warnings) if code == 0 else _ended(f"exit code {code}", said)
+                check(history, configuration)
+            message = "; ".join(job.warnings)
+            if code:
+                message = _ended(f"exit code {code}", said or by_mpiexec)
         except TimeoutError:
-            message = _ended(f"no end after {launch.timeout:g} s", said)
+            message = _ended(f"no end after {launch.timeout:g} s", said or by_mpiexec)
+        except (OSError, ValueError) as error:
+            history, message = None, _ended(f"no history: {error}", said)
         seconds = time.monotonic() - clock
     return Run(
         configuration=configuration,
         seed=launch.seed + configuration.repeat,
-        workers=configuration.workers(int(here["cores"])),
+        workers=configuration.workers(int(here["cores"]), history.estimate if history else None),
         began=began.isoformat(timespec="seconds"),
         seconds=round(seconds, 3),
         history=history,

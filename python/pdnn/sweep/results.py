@@ -67,7 +67,7 @@ class Run:
         configuration = Configuration(**content["configuration"])
         history = None if result is None else History.from_dict(result)
         if history is not None:
-            _check(history, configuration)
+            check(history, configuration)
         return cls(configuration=configuration, history=history, **rest)
 
 
@@ -115,10 +115,12 @@ class Results:
         Raises
         ------
         ValueError
-            If the file holds something else, or was made with other settings.
+            If the file holds something else, or was made with other settings, or is a folder, pipe or device.
         """
         if not os.path.exists(path):
             return cls(settings)
+        if not os.path.isfile(path):
+            raise ValueError(f"{path}: is no regular file, which a sweep reads and replaces; name another")
         results = cls.load(path)
         other = [
             f"{name} is {results.settings.get(name, '(default)')} in the file, "
@@ -172,7 +174,7 @@ OF_RANK = (
 )
 
 
-def _check(history: History, configuration: Configuration) -> None:
+def check(history: History, configuration: Configuration) -> None:
     """Raises ValueError unless a run has all of what each epoch, and each of its ranks, has."""
     lists: list[Sized] = [*history.history.values(), history.phases, history.updates, history.ranks]
     if any(len(values) != history.epochs for values in lists) or not history.epochs:
