@@ -73,12 +73,12 @@ PYTHON_MAY_LOOK_AT = {
     "launch": ["_core", "checks", "comm", "files"],
     "exchange": ["files"],
     "nn": [
-        *("_core", "advice", "checks", "core", "comm", "exchange", "files", "moved"),
+        *("_core", "advice", "arrays", "checks", "core", "comm", "exchange", "files", "moved"),
         *("recording", "store", "tensor"),
     ],
     "models": ["checks", "exchange", "nn", "files", "moved"],
     "optim": ["_core", "advice", "checks", "core", "comm", "deferred", "store", "tensor", "nn"],
-    "data": ["_core", "checks", "core", "comm", "nn", "moved", "tensor"],
+    "data": ["_core", "arrays", "checks", "core", "comm", "nn", "moved", "tensor"],
     "datasets": ["_core", "checks", "data", "files", "moved", "progress"],
     "exercises": ["checks", "core", "comm", "nn", "data", "datasets"],
     "codec": ["_core", "checks", "core", "comm", "moved"],
@@ -108,7 +108,7 @@ PYTHON_MAY_LOOK_AT = {
     "trainer": ["advice", "comm", "data", "history", "checkpoint", "estimation", "settings", "fitting"],
     "callbacks": ["checks", "deferred", "files", "metrics", "store", "training", "trainer"],
     "sklearn": [
-        *("_core", "core", "comm", "store", "nn", "optim", "data", "strategies", "estimate"),
+        *("_core", "checks", "core", "comm", "store", "nn", "optim", "data", "strategies", "estimate"),
         *("training", "epochs", "trainer"),
     ],
     "ddp": [

@@ -1,13 +1,26 @@
-"""Arrays, and what lets other libraries use those inside an object without a copy."""
+"""Arrays: those of other libraries, and what lets these use the one inside an object without a copy."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
+
+
+def to_numpy(values: Any) -> Array:
+    """A tensor, a list of such, or what is an array anyway; NumPy has no bfloat16, and no gradients."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(values, (list, tuple)):
+        if any(issubclass(kind, torch.Tensor) for kind in set(map(type, values))):
+            values = [to_numpy(each) for each in values]
+    elif torch is not None and isinstance(values, torch.Tensor):
+        values = values.detach()
+        values = values.float() if values.dtype == torch.bfloat16 else values
+    return np.asarray(values)
 
 
 class ArrayInterface:

@@ -5,13 +5,16 @@ Messages begin with the owner, which is a name or an object of the class to be n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from math import inf, isfinite, isnan
 from numbers import Integral, Real
 from operator import index
 from typing import Any
 
 import numpy as np
+
+_DEPTH = 8  # of lists in lists
 
 
 def number(
@@ -101,9 +104,33 @@ def kind_of(given: object) -> str:
     return kind.__name__
 
 
-def masked(given: object) -> bool:
-    """Whether it is a masked array with masked entries, whose values mean nothing."""
-    return isinstance(given, np.ma.MaskedArray) and bool(np.ma.getmaskarray(given).any())
+def masked(given: Any) -> bool:
+    """Whether it is a masked array with masked entries, whose values mean nothing, or holds such arrays."""
+    if isinstance(given, np.ma.MaskedArray):
+        return bool(np.ma.getmaskarray(given).any())
+    if getattr(given, "dtype", None) == np.object_:
+        given = given.tolist()
+    level = given if isinstance(given, (list, tuple)) else ()
+    for _ in range(_DEPTH):
+        kinds = set(map(type, level))  # few, of numbers that may be many
+        arrays = any(issubclass(kind, np.ma.MaskedArray) for kind in kinds)
+        if arrays and any(masked(each) for each in level if isinstance(each, np.ma.MaskedArray)):
+            return True
+        if not any(issubclass(kind, (list, tuple)) for kind in kinds):
+            return False
+        level = list(chain.from_iterable(each for each in level if isinstance(each, (list, tuple))))
+    return False
+
+
+def undated(where: str, name: str, given: object) -> None:
+    """Raises TypeError if it is a polars.DataFrame with a column of dates, of which NumPy makes numbers."""
+    schema = getattr(given, "schema", None)
+    for column, dtype in schema.items() if isinstance(schema, Mapping) else ():
+        if getattr(dtype, "is_temporal", bool)():
+            raise TypeError(
+                f"{where}: {name} has dtype {dtype} in column {column}, expected numbers or booleans; "
+                "make numbers of it, such as years or days"
+            )
 
 
 def unmasked(where: str, name: str, given: object) -> None:

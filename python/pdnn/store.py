@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pdnn.advice import HANDLE, Advising
 from pdnn.arrays import Array as Array
-from pdnn.arrays import ArrayInterface
+from pdnn.arrays import ArrayInterface, to_numpy
 from pdnn.checks import unmasked
 from pdnn.fit_lock import FitLock
 
@@ -90,7 +90,7 @@ class Handle(ArrayInterface, Advising):
 
     def _fill(self, own: Array, values: npt.ArrayLike) -> None:
         unmasked(type(self).__name__, self.name, values)
-        array = np.asarray(values)
+        array = to_numpy(values)
         if array.shape != self.shape:
             raise ValueError(
                 f"{type(self).__name__} {self.name}: got shape {array.shape}, expected {self.shape}"
@@ -231,10 +231,10 @@ class Parameter(Handle):
             own = grad = self.view(self.store.pending())
             for hook in tuple(self.hooks.values()):
                 if (other := hook(grad)) is not None:
-                    if np.shape(other) != self.shape:
+                    unmasked(f"Parameter {self.name}", "what a hook returned", other)
+                    if (shape := np.shape(other)) != self.shape:
                         raise ValueError(
-                            f"Parameter {self.name}: a hook returned shape {np.shape(other)}, "
-                            f"expected {self.shape}"
+                            f"Parameter {self.name}: a hook returned shape {shape}, expected {self.shape}"
                         )
                     grad = np.asarray(other)
             self.grad[...] += grad

@@ -188,6 +188,12 @@ def test_doctor_finds_a_healthy_installation(run_python: Callable[..., Completed
     assert 0 < report["mpi"]["start seconds"] < 60
 
 
+def test_doctor_reports_beside_a_wrong_number_of_threads(run_python: Callable[..., Completed]) -> None:
+    pytest.importorskip("mpi4py")
+    done = run_python(["-m", "pdnn", "doctor"], timeout=60, check=False, env={"PDNN_THREADS": "abc"})
+    assert "problem: PDNN_THREADS=abc; expected a number" in done.stdout and "instruction set" in done.stdout
+
+
 def test_doctor_says_which_instructions_multiply_bfloat16_fastest() -> None:
     def hints(active: str | None, default: str, **rates: int) -> list[str]:
         said: list[str] = []

@@ -12,7 +12,7 @@ import pytest
 
 import pdnn
 from pdnn import nn, optim
-from pdnn.data import Dataset
+from pdnn.data import Dataset, Subset, resize
 from pdnn.progress import Progress
 
 DOCS = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text()
@@ -261,6 +261,12 @@ REFUSED_SAMPLES = [
         ValueError,
         "x has masked entries; fill them",
     ),
+    (
+        "masked entries",
+        [np.ma.masked_array(X[0], X[0] > 0), X[1]],
+        ValueError,
+        "x has masked entries; fill them",
+    ),
     ("one dimension", X[:, 0], ValueError, r"shape \(12,\), expected \(n, ...\).*x\[:, None\]"),
     (
         "a number, a set, a dict, a generator",
@@ -337,6 +343,65 @@ class Temporal:
 def test_the_place_of_what_is_no_number_is_told(x: Any, y: Any, words: str) -> None:
     with pytest.raises(TypeError, match=re.escape(words)):
         Dataset(x, y)
+
+
+def test_dates_of_a_frame_are_refused_as_targets_and_weights() -> None:
+    dated = Frame(np.ones((12, 1)), [Temporal()])
+    for name, call in (
+        ("y", lambda: nn.MSELoss()(np.zeros((12, 1)), dated)),
+        ("weight", lambda: nn.MSELoss()(np.zeros((12, 1)), np.zeros(12), dated)),
+    ):
+        with pytest.raises(TypeError, match=f"{name} has dtype Date in column a"):
+            call()
+
+
+def hidden(values: Any) -> Any:
+    """The same with their first number masked."""
+    return np.ma.masked_array(values, np.arange(np.size(values)).reshape(np.shape(values)) == 0)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda: nn.MSELoss()(np.zeros((2, 2)), (hidden([1.0, 2.0]), [3.0, 4.0])),
+        lambda: Dataset(np.array([hidden([1.0, 2.0]), None], object)[:1].tolist(), [0]),
+        lambda: Dataset([[hidden(1.0), 2.0]], [0]),
+        lambda: Dataset(X, Y)[hidden(np.ones(12, bool))],
+        lambda: Dataset(X, Y).gather(hidden([1, 2])),
+        lambda: Subset(Dataset(X, Y), hidden([1, 2])),
+        lambda: resize(hidden(np.ones((1, 1, 2, 2))), 4),
+    ],
+)
+def test_masked_entries_within_other_containers_are_refused(take: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match="has masked entries"):
+        take()
+
+
+def test_images_of_other_kinds_are_resized_or_refused() -> None:
+    images = np.arange(8.0).reshape(1, 2, 2, 2)
+    np.testing.assert_array_equal(resize(images.tolist(), 4), resize(images, 4))
+    for wrong in (images.astype(complex), images.astype("M8[s]")):
+        with pytest.raises(TypeError, match="resize: images have dtype"):
+            resize(wrong, 4)
+
+
+def test_tensors_in_lists_are_read_as_tensors_are() -> None:
+    torch = pytest.importorskip("torch")
+    row = torch.tensor([1.0, 2.0], dtype=torch.bfloat16, requires_grad=True)
+    assert Dataset([row, row], [0, 1]).x.tolist() == [[1, 2], [1, 2]]
+    assert nn.MSELoss()(np.zeros((1, 2)), row[None]).item() == nn.MSELoss()(np.zeros((1, 2)), [row]).item()
+    weighed = Dataset([row, row], [0, 1], weight=row)
+    assert weighed.weight is not None and weighed.weight.tolist() == [1, 2]
+    layer = nn.Linear(1, 2)
+    nn.Sequential(layer, seed=0).flat_parameters
+    layer.bias.data = row
+    assert layer.bias.data.tolist() == [1, 2]
+
+
+def test_floats_of_8_bits_are_refused_by_their_name() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    with pytest.raises(TypeError, match=r"x has dtype .*f1, expected booleans"):
+        Dataset(np.eye(2).astype(ml_dtypes.float8_e5m2), [0, 1])
 
 
 def test_names_in_another_order_than_sorted() -> None:

@@ -179,15 +179,16 @@ def test_a_column_of_integers_is_classes_of_a_single_output(loss: nn.Loss, dtype
 
 
 @pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.CrossEntropyLoss(weight=[1.0]), nn.NLLLoss()])
-def test_classes_need_an_output_each(loss: nn.Loss) -> None:
+@pytest.mark.parametrize("labels", [Y, Y.astype(float), Y.astype(float)[:, None]])
+def test_classes_need_an_output_each(loss: nn.Loss, labels: Any) -> None:
     trainer = trainer_of(loss, outputs=1)
     model, words = trainer.model, "the network has 1 output, and targets are classes"
     for call in (
-        lambda: trainer.fit((X, Y), verbose=False),
-        lambda: trainer.evaluate((X, Y)),
-        lambda: model.gradient(X, Y, loss),
-        lambda: model.step(X, Y, loss, optim.SGD(model.parameters(), lr=0.1)),
-        lambda: loss(model(X), Y),
+        lambda: trainer.fit((X, labels), verbose=False),
+        lambda: trainer.evaluate((X, labels)),
+        lambda: model.gradient(X, labels, loss),
+        lambda: model.step(X, labels, loss, optim.SGD(model.parameters(), lr=0.1)),
+        lambda: loss(model(X), labels),
     ):
         with pytest.raises(ValueError, match=words):
             call()

@@ -19,7 +19,6 @@ import pytest
 import processes
 from blobs import write_blobs
 from pdnn import _core, cli, sweep
-from pdnn.estimate import Estimate
 from pdnn.sweep.results import OF_RANK
 
 
@@ -66,8 +65,7 @@ def test_workers_are_ranks_times_threads() -> None:
     assert [workers("serial", 1), workers("ddp+team:3", 2), workers("hogwild:4", 1)] == [1, 6, 4]
     assert [workers("auto", 1), workers("auto", 2), workers("auto", 9)] == [8, 8, 9]
     assert [workers("fastest", 1), workers("fastest", 2)] == [8, 8]
-    chosen = Estimate("team:2", 2, 8, 1e-3, 0.0, 0.0, 0.0, 0, "", 1.0)
-    assert sweep.Configuration("m", "auto", 2, 8, 0).workers(8, chosen) == 4
+    assert sweep.Configuration("m", "auto", 2, 8, 0).workers(8, "team:2") == 4
 
 
 def test_a_sweep_keeps_all_that_was_measured(

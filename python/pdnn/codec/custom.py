@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdnn import _core
+from pdnn.checks import unmasked
 from pdnn.codec.codecs import Array, Codec
 
 
@@ -84,7 +85,9 @@ class CustomCodec(Codec, ABC):
 
     def read(self, data: NDArray[np.uint8], count: int, dtype: Any) -> Array:
         """`decode_values`, checked."""
-        values = np.asarray(self.decode_values(data, count))
+        given = self.decode_values(data, count)
+        unmasked(f'codec "{self}"', "what decode_values gave", given)
+        values = np.asarray(given)
         if values.shape != (count,) or values.dtype.kind not in "fiu":
             raise ValueError(
                 f'codec "{self}": decode_values gave a {values.shape} array of {values.dtype}, expected '

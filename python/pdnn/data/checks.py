@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import kind_of
+from pdnn.checks import kind_of, unmasked
 from pdnn.data.sparse import dense_rows
 
 Array = npt.NDArray[Any]
@@ -41,6 +41,7 @@ def rows_of(owner: object, data: Any) -> int:
 
 def row_numbers(where: str, indices: npt.ArrayLike, size: int) -> Indices:
     """These indices or this mask as a new int64 array in [0, size); errors begin with `where`."""
+    unmasked(where, "the choice of rows", indices)
     given = np.asarray(indices)
     if given.ndim != 1:
         raise ValueError(f"{where}: the indices have shape {given.shape}, expected one dimension")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pdnn.checks import unmasked
+from pdnn.arrays import to_numpy
+from pdnn.checks import undated, unmasked
 from pdnn.data.checks import Array
 from pdnn.data.sparse import is_sparse, to_csr
-from pdnn.nn.state_dict import to_numpy
 
 #: Samples of these types are read as they are; bytes stay bytes.
 READ = (np.uint8, np.float32, np.float64)
@@ -115,19 +115,15 @@ def to_labels(where: str, given: Any) -> Converted:
 
 def _type_of(array: Array) -> Any:
     """The type of its numbers, in any byte order; NumPy has two of 64-bit integers, which this makes one."""
+    if array.dtype.isbuiltin == 2:  # another library's, such as an 8-bit float
+        return array.dtype.type
     return np.dtype(array.dtype.newbyteorder("=").str).type
 
 
 def _to_array(where: str, name: str, given: Any) -> tuple[Array, str]:
     """These values as an array of no objects and no booleans, and what they came in if that was none."""
     unmasked(where, name, given)
-    schema = getattr(given, "schema", None)  # of a polars.DataFrame, which makes floats of dates
-    for column, dtype in schema.items() if isinstance(schema, Mapping) else ():
-        if getattr(dtype, "is_temporal", bool)():
-            raise TypeError(
-                f"{where}: {name} has dtype {dtype} in column {column}, expected numbers or booleans; "
-                "make numbers of it, such as years or days"
-            )
+    undated(where, name, given)
     sequence = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
     if not sequence and not hasattr(given, "__array__"):
         raise TypeError(f"{where}: {name} is of type {type(given).__name__}, expected an array or a list")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import flag, integer
+from pdnn.arrays import to_numpy
+from pdnn.checks import flag, integer, unmasked
 from pdnn.data.checks import Array
 
 BLOCK = 1024  # images resized at a time, so that the intermediate arrays stay small
@@ -78,10 +79,14 @@ def resize(images: Array, size: int) -> npt.NDArray[np.float32]:
     Raises
     ------
     TypeError
-        If `size` is no integer.
+        If `size` is no integer, or the images are no real numbers.
     ValueError
-        If the images have another number of dimensions or no pixels, or `size` is below 1.
+        If the images have another number of dimensions or no pixels, or masked ones, or `size` is below 1.
     """
+    unmasked("resize", "images", images)
+    images = to_numpy(images)
+    if images.dtype.kind not in "biuf":
+        raise TypeError(f"resize: images have dtype {images.dtype}, expected booleans, integers or floats")
     if images.ndim != 4 or 0 in images.shape[2:]:
         raise ValueError(
             f"resize: images have shape {images.shape}, expected (n, channels, height, width); "

@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.arrays import to_numpy
 from pdnn.checks import unmasked
 from pdnn.files import safetensors
 from pdnn.store import Array, Handle, TableParameter
@@ -33,15 +33,6 @@ def from_torch(array: Array) -> Array:
     """An array of PyTorch as pdnn shapes it."""
     axes = AXES.get(array.ndim)
     return array if axes is None else array.transpose(np.argsort(axes))
-
-
-def to_numpy(values: Any) -> Array:
-    """A tensor, or what is an array anyway; NumPy has no bfloat16, and no gradients."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(values, torch.Tensor):
-        values = values.detach()
-        values = values.float() if values.dtype == torch.bfloat16 else values
-    return np.asarray(values)
 
 
 def converted(where: str, handles: Mapping[str, Handle], format: str) -> dict[str, Array]:

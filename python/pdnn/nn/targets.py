@@ -7,7 +7,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import unmasked
+from pdnn.arrays import to_numpy
+from pdnn.checks import undated, unmasked
 from pdnn.store import Array
 
 
@@ -39,8 +40,7 @@ def prepare_rows(
     TypeError, ValueError
         As these two do.
     """
-    unmasked(where, "y", y)
-    rows: Array = np.asarray(y)
+    rows = _array(where, "y", y)
     if rows.ndim == 0:
         raise ValueError(f"{where}: labels have shape (), expected (n,) or (n, {outputs})")
     if loss.ignore_index is not None and loss.ignore_index >= 0 and rows.dtype.kind == "f":
@@ -59,6 +59,12 @@ def prepare_rows(
     if loss.takes_probabilities and targets.ndim == 2:
         _check_probabilities(where, targets, weights)
     return targets, weights
+
+
+def _array(where: str, name: str, given: npt.ArrayLike) -> Array:
+    unmasked(where, name, given)
+    undated(where, name, given)
+    return to_numpy(given)
 
 
 def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str) -> Array:
@@ -93,6 +99,11 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
     kind = y.dtype.kind
     if kind not in "iubf":
         raise TypeError(f"{where}: labels are {y.dtype}, expected integers or floats")
+    if loss.one_class_a_row and outputs == 1:
+        raise ValueError(
+            f"{where}: the network has 1 output, and targets are classes, each of which needs one; use a "
+            "network of 2 outputs and labels that are integers, or BCEWithLogitsLoss for classes 0 and 1"
+        )
     if y.ndim == 1 and kind == "f" and outputs != 1 and not loss.one_target_a_row:
         expected = "integer classes (n,) or floats" if loss.takes_classes else "numbers"
         way_out = ""
@@ -168,8 +179,7 @@ def row_weights(where: str, weight: npt.ArrayLike, rows: int) -> Array:
     ValueError
         If there is not one a row, or one is negative or not finite, naming the first such row.
     """
-    unmasked(where, "weight", weight)
-    given = np.asarray(weight)
+    given = _array(where, "weight", weight)
     if given.dtype.kind not in "iubf":
         raise TypeError(f"{where}: weight has dtype {given.dtype}, expected one number a row")
     if given.shape != (rows,):

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pdnn import nn
+from pdnn.checks import unmasked
 from pdnn.core import array_dtype, core_for
 from pdnn.data.source import samples_of
 from pdnn.data.sparse import is_sparse
@@ -33,6 +34,7 @@ class Memory(list[Array]):
     def __setitem__(self, place: Any, given: Any) -> None:
         several = isinstance(place, slice)
         own = self[place] if several else [self[place]]
+        unmasked("an estimator", "coefs_ or intercepts_", given)
         new = [np.asarray(array) for array in (given if several else [given])]
         shapes, came = ([array.shape for array in arrays] for arrays in (own, new))
         if shapes != came:

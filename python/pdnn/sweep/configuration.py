@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pdnn.strategies import parse
-
-if TYPE_CHECKING:
-    from pdnn.estimate import Estimate
 
 CHOSEN_LATER = ("auto", "fastest")
 """Words for a strategy that is chosen where it runs, and fits any number of ranks."""
@@ -46,17 +42,16 @@ class Configuration:
         """``"batch 128"`` or ``"full batch"``."""
         return "full batch" if self.batch_size is None else f"batch {self.batch_size}"
 
-    def workers(self, cores: int, estimate: Estimate | None) -> int:
-        """Ranks times the threads of each: of the strategy that was chosen, if one was, by its estimate.
+    def workers(self, cores: int, chosen: str | None) -> int:
+        """Ranks times the threads of each; of "auto" and "fastest" those of the strategy that was chosen.
 
-        Of a choice that is not known it is what it may take of a machine of so many cores.
+        If it is not known, what it may take of a machine of so many cores.
         """
-        strategy = self.strategy
-        if strategy in CHOSEN_LATER:
-            if estimate is None:
-                return self.ranks * max(1, cores // self.ranks)
-            strategy = estimate.strategy
-        return self.ranks * parse(strategy).engine.threads
+        if self.strategy not in CHOSEN_LATER:
+            chosen = self.strategy
+        if chosen is None:
+            return self.ranks * max(1, cores // self.ranks)
+        return self.ranks * parse(chosen).engine.threads
 
 
 def grid(

@@ -96,10 +96,11 @@ def train(configuration: Configuration, launch: Launch) -> Run:
         except (OSError, ValueError) as error:
             history, message = None, _ended(f"no history: {error}", said)
         seconds = time.monotonic() - clock
+    chosen = None if history is None or history.estimate is None else history.estimate.strategy
     return Run(
         configuration=configuration,
         seed=launch.seed + configuration.repeat,
-        workers=configuration.workers(int(here["cores"]), history.estimate if history else None),
+        workers=configuration.workers(int(here["cores"]), chosen),
         began=began.isoformat(timespec="seconds"),
         seconds=round(seconds, 3),
         history=history,
