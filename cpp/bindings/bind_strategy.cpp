@@ -83,12 +83,12 @@ EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::ar
 template <class T>
 void run_epochs(Session<T>& session, const HeldSource<T>& held, const py::array& orders, Index batch_size,
                 std::uint64_t seed, std::int64_t first_step, const py::array& rates, const py::array& scales,
-                strategy::OnNonfinite on_nonfinite,
+                strategy::OnNonfinite on_nonfinite, bool squares,
                 py::typing::List<py::typing::Tuple<EpochSums, py::typing::List<py::float_>>> made) {
   const Matrix<const Index> rows = read_matrix<Index>("orders", orders);
   require(rows.rows > 0, "orders: got none");
   read_order(orders, held.source.count());
-  const strategy::EpochsAhead ahead{rows, read_matrix<double>("rates", rates), read<double>("scales", scales)};
+  const strategy::EpochsAhead ahead{rows, read_matrix<double>("rates", rates), read<double>("scales", scales), squares};
   const strategy::Epoch epoch{.order = {},
                               .batch_size = batch_size,
                               .seed = seed,
@@ -101,7 +101,7 @@ void run_epochs(Session<T>& session, const HeldSource<T>& held, const py::array&
     const NoGil release;
     epochs = session.run_epochs(held.source, epoch, ahead);
   }
-  for (const auto& [sums, squares] : epochs) made.append(py::make_tuple(sums, squares));
+  for (const auto& [sums, of_groups] : epochs) made.append(py::make_tuple(sums, of_groups));
 }
 
 /// Calls visit(name, number) for every number of the sums; a file has them by these names.
@@ -225,9 +225,11 @@ void bind_strategy(py::module_& m) {
            "Trains on an epoch, or from `first_row` on; returns early if a rank stops, or for a pause.")
       .def(
           "run_epochs", &run_epochs<T>, py::arg("source"), py::arg("orders"), py::arg("batch_size"), py::arg("seed"),
-          py::arg("first_step"), py::arg("rates"), py::arg("scales"), py::arg("on_nonfinite"), py::arg("made"),
+          py::arg("first_step"), py::arg("rates"), py::arg("scales"), py::arg("on_nonfinite"), py::arg("squares"),
+          py::arg("made"),
           "Trains on whole epochs, each with its order, learning rates and what the optimizer's state is multiplied by "
-          "before it. Appends to `made` of each its sums, and the squares of each group's parameters after it; ends "
+          "before it. Appends to `made` of each its sums, and the squares of each group's parameters after it if "
+          "they are wanted, for which the model is looked at after each; ends "
           "after one in which a step was not finite.")
       .def(
           "enter_evaluation", [](Session<T>& session) { session.enter_evaluation(); }, release,

@@ -29,6 +29,7 @@ LOOK = 0.04
 """Seconds that epochs ahead take, about: in one that takes longer, the core looks for a Ctrl-C as often."""
 
 _EpochMade: TypeAlias = tuple[EpochSums, list[float]]
+_Made: TypeAlias = tuple[list[_EpochMade], BaseException | None]
 _NOTHING = EpochSums()
 _RULES = {"raise": OnNonfinite.stop, "skip": OnNonfinite.skip, "ignore": OnNonfinite.ignore}
 
@@ -165,14 +166,13 @@ class Epochs:
         FloatingPointError
             As `run`, after `note` with the epochs before that step.
         """
-        training, schedule = self._training, self._training.schedule
-        rates = self._no_rates
+        training, schedule, rates = self._training, self._training.schedule, self._no_rates
         if schedule is not None:
             times = range(schedule.last_epoch, schedule.last_epoch + epochs)
             rates = schedule.table(times)
             epochs = len(rates) or 1  # until the optimizer refuses a rate, as it does one of this epoch
         orders = np.stack([self._order(training.epoch + epoch) for epoch in range(epochs)])
-        made, end = self._make(orders, rates, np.ones(epochs))
+        made, end = self._make(orders, rates, np.ones(epochs), squares=False)
         for sums, _ in made:
             number = training.epoch
             while training.epoch == number:  # once more after a Ctrl-C: the model has these steps
@@ -203,25 +203,25 @@ class Epochs:
             Of each the sums, and Σ w² over each group's parameters after it. Behind the last it raises what
             ended the call, such as a KeyboardInterrupt, or FloatingPointError, as `run`.
         """
-        return self._each(*self._make(orders, rates, scales))
+        return self._each(*self._make(orders, rates, scales, squares=True))
 
-    def _make(
-        self, orders: Array, rates: Array, scales: Array
-    ) -> tuple[list[_EpochMade], BaseException | None]:
+    def _make(self, orders: Array, rates: Array, scales: Array, squares: bool) -> _Made:
         """The epochs made, as `run_several` takes them, and what ended the call before the last one."""
         made = list[_EpochMade]()
         try:
-            self._run_epochs(orders, rates, scales, made)
+            self._run_epochs(orders, rates, scales, squares, made)
         except BaseException as end:
             return made, end
         return made, None
 
-    def _run_epochs(self, orders: Array, rates: Array, scales: Array, made: list[_EpochMade]) -> None:
+    def _run_epochs(
+        self, orders: Array, rates: Array, scales: Array, squares: bool, made: list[_EpochMade]
+    ) -> None:
         training = self._training
         training.optimizer.sync_groups()
         seed, rule = training.seed % 2**64, _RULES[training.on_nonfinite]
         self.session.run_epochs(
-            self._source.core, orders, self._rows, seed, training.step, rates, scales, rule, made
+            self._source.core, orders, self._rows, seed, training.step, rates, scales, rule, squares, made
         )
 
     def _each(self, made: list[_EpochMade], end: BaseException | None) -> Iterator[_EpochMade]:

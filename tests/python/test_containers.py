@@ -393,7 +393,8 @@ def test_tensors_in_lists_are_read_as_tensors_are() -> None:
     weighed = Dataset([row, row], [0, 1], weight=row)
     assert weighed.weight is not None and weighed.weight.tolist() == [1, 2]
     layer = nn.Linear(1, 2)
-    nn.Sequential(layer, seed=0).flat_parameters
+    model = nn.Sequential(layer, seed=0)
+    assert len(model.flat_parameters) == 4
     layer.bias.data = row
     assert layer.bias.data.tolist() == [1, 2]
 

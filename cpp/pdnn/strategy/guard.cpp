@@ -9,9 +9,12 @@ template <class T>
 void Guard<T>::begin(Index step, const Arrays& arrays) {
   begin_ = step;
   end_ = step + (step < careful_ ? 1 : length_);
-  if (copies_.empty())
-    for (const std::span<T> array : arrays) copies_.emplace_back(std::ssize(array), Contents::anything);
-  for (std::size_t i = 0; i < arrays.size(); ++i) std::ranges::copy(arrays[i], copies_[i].data());
+  copies_.resize(arrays.size());
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const Index size = std::ssize(arrays[i]);
+    if (copies_[i].size() != size) copies_[i] = AlignedArray<T>(size, Contents::anything);
+    std::ranges::copy(arrays[i], copies_[i].data());
+  }
 }
 
 template <class T>

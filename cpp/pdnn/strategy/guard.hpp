@@ -33,8 +33,11 @@ class Guard {
  public:
   using Arrays = std::vector<std::span<T>>;
 
-  /// Windows of so many steps; 0: there is no guard.
-  explicit Guard(Index length) : length_(length) {}
+  /// From now on windows of so many steps, as an epoch begins; 0: there is no guard.
+  void restart(Index length) {
+    length_ = length;
+    begin_ = end_ = careful_ = 0;
+  }
   explicit operator bool() const { return length_ > 0; }
 
   /// Whether a window begins with this step of the epoch, or ends with it.
@@ -51,8 +54,8 @@ class Guard {
   void undo(Index bad, const Arrays& arrays);
 
  private:
-  Index length_, begin_ = 0, end_ = 0, careful_ = 0;
-  std::vector<AlignedArray<T>> copies_;
+  Index length_ = 0, begin_ = 0, end_ = 0, careful_ = 0;
+  std::vector<AlignedArray<T>> copies_;  // whose memory the next epoch uses again
 };
 
 /// The length of a window for which copying and looking, for a rule with so many arrays of state, cost about 1 % of

@@ -10,11 +10,12 @@ struct EpochsAhead {
   Matrix<const Index> orders;      ///< a row an epoch
   Matrix<const double> rates;      ///< learning rates: a row an epoch, of one a group; no rows: the optimizer's
   std::span<const double> scales;  ///< by which the optimizer's state is multiplied before each epoch
+  bool squares = false;            ///< whether EpochMade has them
 };
 
 struct EpochMade {
   EpochSums sums;
-  std::vector<double> squares;  ///< Σ w² after it, of each group of the optimizer
+  std::vector<double> squares;  ///< Σ w² after it, of each group of the optimizer, or nothing
 };
 
 /// While an epoch lasts, users see the model as it was before: the strategy trains a copy, whose weights lie in panels.
@@ -41,38 +42,39 @@ class Session {
             ", the epoch has ", epoch.rows(), " rows");
     require(epoch.rates.rows == 0 || epoch.rates.rows >= epoch.steps(), "rates: got ", epoch.rates.rows,
             " rows, expected ", epoch.steps(), ", one a step");
-    take();
-    const comm::Traffic before = comm::traffic_of_this_thread();
     EpochSums sums;
-    try {
-      sums = strategy_->run_epoch(source, epoch, poll);
-    } catch (...) {
-      give_back();
-      throw;
-    }
-    sums.traffic += comm::traffic_of_this_thread() - before;
-    give_back();
+    on_copy([&] { sums = train(source, epoch, poll); });
     return sums;
   }
 
   /// Trains on several epochs, for each of which `epoch` has all but the order and the rates. Ends after one in which a
-  /// step was not finite, if that ends an epoch.
+  /// step was not finite, if that ends an epoch. Users see what all of them have made, or one, if squares are wanted.
   std::vector<EpochMade> run_epochs(const Source<T>& source, Epoch epoch, const EpochsAhead& ahead) {
     const auto count = ahead.orders.rows, rows = ahead.orders.cols;
     require(std::ssize(ahead.scales) == count && (ahead.rates.rows == 0 || ahead.rates.rows == count),
             "run_epochs: got ", count, " orders, ", ahead.rates.rows, " rows of rates and ", ahead.scales.size(),
             " scales");
     std::vector<EpochMade> made;
-    for (Index number = 0; number < count; ++number) {
+    bool last = count == 0;
+    const auto next = [&] {
+      const Index number = std::ssize(made);
       const double scale = ahead.scales[static_cast<std::size_t>(number)];
-      if (scale != 1) optimizer_->scale_state(scale);
+      if (scale != 1) training_.optimizer->scale_state(scale);
       epoch.order = {ahead.orders.row(number), static_cast<std::size_t>(rows)};
       if (ahead.rates.rows > 0) epoch.rates = {ahead.rates.row(number), epoch.steps(), ahead.rates.cols, 0};
-      const EpochSums sums = run_epoch(source, epoch, [](const EpochSums&) { return false; });
-      made.push_back({sums, optimizer_->squares(model_->params->span())});
-      if (sums.nonfinite.found()) break;
+      const EpochSums sums = train(source, epoch, [](const EpochSums&) { return false; });
+      made.push_back({sums, {}});
       epoch.first_step += sums.steps;
+      last = sums.nonfinite.found() || number + 1 == count;
+    };
+    while (!last && ahead.squares) {
+      on_copy(next);
+      made.back().squares = optimizer_->squares(model_->params->span());
     }
+    if (!last)
+      on_copy([&] {
+        while (!last) next();
+      });
     return made;
   }
 
@@ -104,6 +106,24 @@ class Session {
  private:
   /// Whether all ranks hold the same model, so that nothing need be copied for an agreement.
   bool agreed() const { return strategy_->rows_apart().all == 0; }
+  /// Calls train(), after which users see what the model has become, also if it throws.
+  template <class Train>
+  void on_copy(Train train) {
+    take();
+    try {
+      train();
+    } catch (...) {
+      give_back();
+      throw;
+    }
+    give_back();
+  }
+  EpochSums train(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
+    const comm::Traffic before = comm::traffic_of_this_thread();
+    EpochSums sums = strategy_->run_epoch(source, epoch, poll);
+    sums.traffic += comm::traffic_of_this_thread() - before;
+    return sums;
+  }
   void take() {
     if (copy_) copy_->take();
   }

@@ -11,7 +11,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
   const Rng keys = data::step_keys(epoch.seed);
   const Index end = std::min(epoch.rows(), epoch.first_row + epoch.steps() * epoch.batch_size);
   const Index share = (epoch.batch_size + comm_->size() - 1) / comm_->size();
-  Guard<T> guard(epoch.on_nonfinite == OnNonfinite::ignore ? 0 : window_length(optimizer_.state().size(), share));
+  guard_.restart(epoch.on_nonfinite == OnNonfinite::ignore ? 0 : window_length(optimizer_.state().size(), share));
   EpochSums sums = epoch.before, begun;
   sums.stopped = false;
   std::int64_t updates = 0;  // of the optimizer, when the window began
@@ -28,9 +28,9 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
     const std::int64_t number = epoch.first_step + made;
     comm_->at_step(number);
     if (epoch.rates.rows > 0) optimizer_.set_rates({epoch.rates.row(made), static_cast<std::size_t>(epoch.rates.cols)});
-    if (guard.begins(sums.steps)) {
+    if (guard_.begins(sums.steps)) {
       const auto timed = timer_.time(&Phases::update);
-      guard.begin(sums.steps, changed());
+      guard_.begin(sums.steps, changed());
       begun = sums;
       apart = this->rows_apart();
       updates = optimizer_.steps();
@@ -42,11 +42,11 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
                     .number = number,
                     .stop = stop};
     // As many steps as nobody looks at one by one may be one call.
-    const Index most = std::min({Index{clock.left()}, guard.left(sums.steps), (end - at) / epoch.batch_size});
+    const Index most = std::min({Index{clock.left()}, guard_.left(sums.steps), (end - at) / epoch.batch_size});
     nn::LossValue loss{sums.loss, sums.correct};
     StepSums own;
     int count = 1;
-    const auto looks = [&] { return guard && (guard.ends(sums.steps + count - 1) || at + count * rows >= end); };
+    const auto looks = [&] { return guard_ && (guard_.ends(sums.steps + count - 1) || at + count * rows >= end); };
     const auto& rates = epoch.rates;
     const Steps steps{.rows = slice(epoch.order, at, most * rows),
                       .batch = rows,
@@ -57,19 +57,19 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
       looks_ = looks();
       look(own);
     } else {
-      looks_ = looks() || (guard && meets_after(step));
+      looks_ = looks() || (guard_ && meets_after(step));
       own = this->step(source, step);
       loss += own.loss;
     }
-    if (guard && own.stop && !looks_) own.bad = agree_on_first(first_bad()) != Nonfinite::kUnknown;
+    if (guard_ && own.stop && !looks_) own.bad = agree_on_first(first_bad()) != Nonfinite::kUnknown;
 
-    const bool bad = guard && (own.bad || !std::isfinite(loss.value)), alone = count == 1 && guard.alone(sums.steps);
+    const bool bad = guard_ && (own.bad || !std::isfinite(loss.value)), alone = count == 1 && guard_.alone(sums.steps);
     if (bad) {
       const bool stops = epoch.on_nonfinite == OnNonfinite::stop;
       Index element = Nonfinite::kLoss;
       if (alone && std::isfinite(own.loss.value)) element = agree_on_first(first_bad());
       meet_to_undo();
-      guard.undo(sums.steps + count - 1, changed());
+      guard_.undo(sums.steps + count - 1, changed());
       meet_to_undo();
       optimizer_.set_steps(updates);
       this->set_rows_apart(apart);
@@ -82,7 +82,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
       loss = {sums.loss, sums.correct};
     }
     after_update(step, own);
-    if (meets_after(step)) guard.end(sums.steps + 1);
+    if (meets_after(step)) guard_.end(sums.steps + 1);
     sums.loss = loss.value;
     sums.correct = loss.correct;
     if (!bad) sums.weight += own.weight;

@@ -185,6 +185,7 @@ class SynchronousStrategy : public Strategy<T> {
   /// Of the parameters and what the optimizer remembers of them; Nonfinite::kUnknown if all are finite.
   Index first_bad() const;
 
+  Guard<T> guard_;
   bool looks_ = false;  // after this step
 };
 

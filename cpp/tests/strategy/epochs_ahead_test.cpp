@@ -47,10 +47,11 @@ struct Problem {
         config, Training<double>(model, std::make_shared<nn::CrossEntropyLoss<double>>(nn::Reduction::mean), sgd,
                                  comm::make_self(), {3}, 0, 5));
   }
-  std::vector<EpochMade> run(const StrategyConfig& config, const Values& rates, const Values& scales) const {
+  std::vector<EpochMade> run(const StrategyConfig& config, const Values& rates, const Values& scales,
+                             bool squares = false) const {
     const Matrix<const double> table(rates.data(), std::ssize(rates) / kGroupsAhead, kGroupsAhead);
     return session(config).run_epochs(source(), {{}, 5, 4, 0, {}, OnNonfinite::stop},
-                                      {{orders.data(), kEpochsAhead, kRowsAhead}, table, scales});
+                                      {{orders.data(), kEpochsAhead, kRowsAhead}, table, scales, squares});
   }
   Values params() const { return {model->params->data(), model->params->data() + model->count()}; }
 };
@@ -62,9 +63,10 @@ BOOST_AUTO_TEST_CASE(several_epochs_have_the_bits_of_one_after_another) {
   for (const StrategyConfig& config :
        {StrategyConfig{DataParallelConfig{TeamConfig{1}}}, StrategyConfig{DataParallelConfig{PoolConfig{2, 3}}},
         StrategyConfig{HogwildConfig{1}}}) {
-    const Problem one, several;
+    const Problem one, several, looked_at;
     Session<double> session = one.session(config);
-    const std::vector<EpochMade> made = several.run(config, rates, scales);
+    const std::vector<EpochMade> made = several.run(config, rates, scales),
+                                 told = looked_at.run(config, rates, scales, true);
     BOOST_TEST(std::ssize(made) == kEpochsAhead);
     for (Index epoch = 0; epoch < kEpochsAhead; ++epoch) {
       const auto at = static_cast<std::size_t>(epoch);
@@ -77,9 +79,12 @@ BOOST_AUTO_TEST_CASE(several_epochs_have_the_bits_of_one_after_another) {
           session.run_epoch(one.source(), {order, 5, 4, 2 * epoch, {}}, [](const EpochSums&) { return false; });
       BOOST_TEST(made[at].sums.loss == sums.loss);
       BOOST_TEST(made[at].sums.steps == 2);
-      BOOST_TEST(made[at].squares == one.sgd->squares(one.model->params->span()), boost::test_tools::per_element());
+      BOOST_TEST(made[at].squares.empty());
+      BOOST_TEST(told[at].sums.loss == sums.loss);
+      BOOST_TEST(told[at].squares == one.sgd->squares(one.model->params->span()), boost::test_tools::per_element());
     }
     BOOST_TEST(several.params() == one.params(), boost::test_tools::per_element());
+    BOOST_TEST(looked_at.params() == one.params(), boost::test_tools::per_element());
   }
 }
 

@@ -332,9 +332,9 @@ class Session:
         """
         Trains on an epoch, or from `first_row` on; returns early if a rank stops, or for a pause.
         """
-    def run_epochs(self, source: Source, orders: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scales: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], on_nonfinite: pdnn._core.OnNonfinite, made: list[tuple[pdnn._core.EpochSums, list[float]]]) -> None:
+    def run_epochs(self, source: Source, orders: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scales: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], on_nonfinite: pdnn._core.OnNonfinite, squares: bool, made: list[tuple[pdnn._core.EpochSums, list[float]]]) -> None:
         """
-        Trains on whole epochs, each with its order, learning rates and what the optimizer's state is multiplied by before it. Appends to `made` of each its sums, and the squares of each group's parameters after it; ends after one in which a step was not finite.
+        Trains on whole epochs, each with its order, learning rates and what the optimizer's state is multiplied by before it. Appends to `made` of each its sums, and the squares of each group's parameters after it if they are wanted, for which the model is looked at after each; ends after one in which a step was not finite.
         """
     def take_compression(self) -> pdnn._core.CompressionStats:
         """
