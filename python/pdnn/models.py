@@ -161,9 +161,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[nn.Sequential, dict[str, s
     if described != held:  # said before any memory is allocated for them
         raise ValueError(f"{path}: its architecture has {described} parameters and buffers, its data {held}")
     model.classes = classes_of(path, metadata)
-    for name, own in (model._named(nn.Parameter) | model._named(nn.Buffer)).items():
-        if name in arrays and arrays[name].shape == own.shape:
-            own._data = arrays[name]  # no initial values are drawn for it
+    _begin_with(arrays, model)
     with naming(path):
         model.load_state_dict(arrays)
     return model, metadata
@@ -191,11 +189,19 @@ def read_onnx(path: str | os.PathLike[str]) -> tuple[nn.Sequential, dict[str, st
     try:
         found = from_onnx.read(path)
         model = _sequential(found.layers, dtype=found.dtype)
+        _begin_with(found.arrays, model)
         model.load_state_dict(found.arrays)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
     model.classes = classes_of(path, found.metadata)
     return model, found.metadata
+
+
+def _begin_with(arrays: dict[str, Any], model: nn.Module) -> None:
+    """Draws no initial values where these have the shape that is needed."""
+    for name, own in (model._named(nn.Parameter) | model._named(nn.Buffer)).items():
+        if name in arrays and arrays[name].shape == own.shape:
+            own._data = arrays[name]
 
 
 def _arrays(model: nn.Module) -> set[nn.Parameter | nn.Buffer]:

@@ -1,5 +1,7 @@
 #include "pdnn/core/memory.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -40,5 +42,12 @@ bool pinned(const void* begin, Index bytes) {
     return pin.data() < own.data() + own.size() && own.data() < pin.data() + pin.size();
   });
 }
+
+void* map_zeros(std::size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+void unmap(void* begin, std::size_t bytes) { munmap(begin, bytes); }
 
 }  // namespace pdnn

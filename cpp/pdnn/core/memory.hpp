@@ -29,6 +29,10 @@ class OutOfMemory : public std::bad_alloc {
 void pin(const void* begin, Index bytes);
 bool pinned(const void* begin, Index bytes);
 
+/// So many bytes of zeros, whose pages come when they are written to; null if there are none.
+void* map_zeros(std::size_t bytes);
+void unmap(void* begin, std::size_t bytes);
+
 /// What new memory holds: zeros, or anything where all of it is written before it is read.
 enum class Contents { zeros, anything };
 
@@ -44,12 +48,16 @@ class AlignedArray {
     const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
     const std::size_t lines = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
     if (lines == 0) return;
-    const auto free_unless_pinned = [size](T* data) {
-      if (!pinned(data, size * Index{sizeof(T)})) std::free(data);
+    constexpr std::size_t kMapped = 1 << 22;  // the system has zeros for what may never be used
+    const std::size_t mapped = contents == Contents::zeros && lines >= kMapped ? lines : 0;
+    const auto free_unless_pinned = [size, mapped](T* data) {
+      if (pinned(data, size * Index{sizeof(T)})) return;
+      mapped > 0 ? unmap(data, mapped) : std::free(data);
     };
-    data_.reset(static_cast<T*>(std::aligned_alloc(kCacheLine, lines)), free_unless_pinned);
-    if (!data_) throw OutOfMemory(size, sizeof(T));
-    if (contents == Contents::zeros) std::fill_n(data_.get(), size, T{});
+    void* memory = mapped > 0 ? map_zeros(mapped) : std::aligned_alloc(kCacheLine, lines);
+    if (memory == nullptr) throw OutOfMemory(size, sizeof(T));
+    data_.reset(static_cast<T*>(memory), free_unless_pinned);
+    if (contents == Contents::zeros && mapped == 0) std::fill_n(data_.get(), size, T{});
   }
   AlignedArray(std::shared_ptr<void> owner, T* data, Index size) : data_(std::move(owner), data), size_(size) {}
   AlignedArray(AlignedArray&&) = default;

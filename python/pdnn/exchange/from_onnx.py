@@ -60,7 +60,7 @@ def read(path: str | os.PathLike[str]) -> Imported:
             f"{len(lines)} of its {len(graph.nodes)} nodes are not understood:\n" + "\n".join(lines)
         )
     dtype = graph.arithmetic(reader.arrays.values())
-    arrays = {name: array.astype(dtype) for name, array in reader.arrays.items()}
+    arrays = {name: array.astype(dtype, copy=False) for name, array in reader.arrays.items()}
     return Imported(reader.layers, arrays, dtype, graph.metadata)
 
 

@@ -75,7 +75,7 @@ class _Graph:
 
     def constant(self, layer: Layer, name: str, array: Array | float) -> ir.Value:
         """An array under the layer's name."""
-        tensor = ir.tensor(np.array(array, self.dtype.numpy(), order="C"), name=f"{layer.name}.{name}")
+        tensor = ir.tensor(np.asarray(array, self.dtype.numpy(), order="C"), name=f"{layer.name}.{name}")
         self.constants.append(ir.val(tensor.name, const_value=tensor))
         return self.constants[-1]
 

@@ -196,7 +196,7 @@ def _described(
         name=name,
         type=type(module).__name__,
         arguments=module.config(),
-        arrays={key: handle.data.astype(dtype) for key, handle in handles.items()},
+        arrays={key: handle.data.astype(dtype, copy=False) for key, handle in handles.items()},
         inputs=sample,
         outputs=tuple(module.build(core).output_shape(list(sample))),
         inside=tuple(inside),
