@@ -337,6 +337,68 @@ def test_a_target_needs_no_name(file: Path) -> None:
     assert [*datasets.csv(file, True, target=0, test=0).classes] == ["cat", "dog"]
 
 
+def test_plain_rows_are_read_as_all_others_are(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random tables, some with something odd: by the core as far as they are plain, and by csv alone."""
+
+    def read() -> Any:
+        try:
+            parts = datasets.csv(file, test=0.25, seed=3, weight=None if seed % 3 else 1)
+        except (TypeError, ValueError) as error:
+            return str(error)
+        return [
+            (part.x.tolist(), part.y.tolist(), part.columns, str(part.classes), str(part.weight))
+            for part in parts
+        ]
+
+    monkeypatch.setattr("pdnn.datasets.csv_rows.BLOCK", 4)
+    monkeypatch.setattr("pdnn.datasets.csv_files.BLOCK", 4)
+    odd = [
+        "+1",
+        " 2 ",
+        '"3"',
+        "1e400",
+        "1e-400",
+        "nan",
+        "-inf",
+        "1_0",
+        "0x1",
+        "",
+        "  ",
+        "word",
+        "1,5",
+        "\x00",
+        "٣",
+    ]
+    plain = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        delimiter, end = rng.choice([",", ";", "\t", "|", ", ", " "]), rng.choice(["\n", "\r\n", "\r"])
+        width, words = int(rng.integers(2, 5)), rng.random() < 0.5
+        rows = [[f"c{place}" for place in range(width)]] if rng.random() < 0.7 else []
+        for _ in range(int(rng.integers(1, 20))):
+            row = [
+                rng.choice([repr(rng.normal()), f"{rng.normal():.2f}", str(rng.integers(9))])
+                for _ in range(width)
+            ]
+            row[-1] = rng.choice(["cat", "dog ", "ö"]) if words else row[-1]
+            rows.append(row)
+        if rng.random() < 0.6:
+            row = rows[int(rng.integers(len(rows)))]
+            row[int(rng.integers(width))] = rng.choice(odd)
+        lines = [delimiter.join(row) for row in rows]
+        if rng.random() < 0.2:
+            lines.insert(
+                int(rng.integers(len(lines) + 1)), rng.choice(["", " ", "1", "1,2,3,4,5,6", "sep=,"])
+            )
+        file.write_text(end.join(lines) + rng.choice([end, ""]), encoding="utf-8", newline="")
+        found = read()
+        with monkeypatch.context() as without:
+            without.setattr("pdnn.datasets.csv_rows.Rows.plain", lambda *_: None)
+            assert found == read(), file.read_bytes()
+        plain += isinstance(found, list)
+    assert 100 < plain < 300
+
+
 def test_an_archive_is_told(file: Path) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("train.csv", "a,b\n" + "1,2\n" * 100)

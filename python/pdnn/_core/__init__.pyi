@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'Died', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'Pause', 'PipelineConfig', 'PoolConfig', 'QuadraticModel', 'RMSprop', 'RankFailed', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'default_isa', 'die_after', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'isa_obstacles', 'make_self', 'measure_bfloat16', 'measure_round_trip', 'nodes_of_ranks', 'numbers', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'recording', 'remove_record', 'simulate_pipeline', 'state_of_job', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'Died', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'Pause', 'PipelineConfig', 'PoolConfig', 'QuadraticModel', 'RMSprop', 'RankFailed', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'default_isa', 'die_after', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'isa_obstacles', 'make_self', 'measure_bfloat16', 'measure_round_trip', 'nodes_of_ranks', 'numbers', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'plain_rows', 'read_cores', 'recording', 'remove_record', 'simulate_pipeline', 'state_of_job', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -542,6 +542,10 @@ def pipeline_programs(schedule: str, ranks: typing.SupportsInt | typing.Supports
 def pipeline_with_messages(passes: collections.abc.Sequence[collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]]) -> list[list[tuple[str, int, int]]]:
     """
     What every rank does whose passes are these, checked.
+    """
+def plain_rows(lines: list[str], delimiter: str, width: typing.SupportsInt | typing.SupportsIndex, places: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], texts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> tuple[numpy.typing.NDArray[numpy.float64], list[list[str]]] | None:
+    """
+    Of lines of so many columns: the numbers at these places, row by row, and the texts of these columns. None if one of them is no plain number, a line has another number of columns, or anything is quoted.
     """
 def read_cores() -> tuple[int, int, float]:
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -88,6 +89,8 @@ def find(path: str | None = None) -> Mpiexec:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
+        if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+            raise  # nothing of the program's
         raise RuntimeError(
             f"launch: {found} does not say its version ({error}); name another mpiexec with --mpiexec"
         ) from error

@@ -6,9 +6,9 @@ import os
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from operator import index
 from typing import SupportsIndex, TypeAlias, overload
 
@@ -18,6 +18,7 @@ from pdnn._core import numbers
 from pdnn.data import Dataset
 from pdnn.data.checks import Array
 from pdnn.data.split import check_draw, drawn
+from pdnn.datasets.csv_rows import BLOCK, Rows
 from pdnn.datasets.csv_words import (
     MISSING,
     are_names,
@@ -30,13 +31,8 @@ from pdnn.datasets.parts import both
 
 Columns: TypeAlias = "str | int | Sequence[str | int]"
 
-_Rows: TypeAlias = "Iterator[tuple[int, list[str]]]"
-
 DELIMITERS = ("\t", ";", "|", ",", " ")
 """Tried in this order: the first that divides the first lines into as many columns each, at least 2."""
-
-BLOCK = 1024
-"""Rows that are read together."""
 
 
 @overload
@@ -166,7 +162,7 @@ def _read(
             delimiter = _delimiter(path, list(islice(file, 20)), alone)
             file.seek(0)
             lines: Iterable[str] = (f"{line.strip()}\n" for line in file) if delimiter == " " else file
-            return _table(str(path), _rows(str(path), lines, delimiter), target, weight, header)
+            return _table(str(path), Rows(str(path), lines, delimiter), target, weight, header)
         except Error as error:
             raise ValueError(f"{path}: no text in columns ({error})") from error
         except UnicodeDecodeError as error:
@@ -178,25 +174,7 @@ def _read(
             raise ValueError(f"{path}: no text in columns in UTF-8 ({error}); {told}") from error
 
 
-def _rows(path: str, lines: Iterable[str], delimiter: str) -> _Rows:
-    """The lines that are not blank, nor the delimiter's for Excel, in columns, each with its number."""
-    from csv import Error, reader
-
-    rows = reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-    line, alone = 1, False
-    try:
-        for row in rows:
-            if row and (row[0] or len(row) > 1 or alone) and not (line == 1 and row == ["sep=", ""]):
-                yield line, row
-                alone = len(row) == 1  # then "" is a missing number
-            line = rows.line_num + 1
-    except Error as error:
-        raise ValueError(
-            f"{path}, line {line}: no text in columns ({error}); is each quotation mark closed?"
-        ) from error
-
-
-def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, header: bool | None) -> _Table:
+def _table(path: str, rows: Rows, target: Columns, weight: str | int | None, header: bool | None) -> _Table:
     first_line, first = next(rows, (1, list[str]()))
     guessed = header is None
     if header is None:
@@ -216,8 +194,8 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         raise unnamed(path, nameless[0])
     places = [*samples, *last]
     values, lines, texts = list[Array](), array("q"), [list[str]() for _ in targets]
-    rows = rows if header else chain([(first_line, first)], rows)
-    while block := list(islice(rows, BLOCK)):
+
+    def add(block: list[tuple[int, list[str]]]) -> None:
         try:
             if {len(words) for _, words in block} != {len(names)}:
                 raise ValueError
@@ -227,6 +205,16 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         for column, place in zip(texts, targets, strict=True):
             column.extend([words[place].strip() for _, words in block])
         lines.extend([line for line, _ in block])
+
+    if not header:
+        add([(first_line, first)])
+    while plain := rows.plain(len(names), places, targets):
+        values.append(plain.values)
+        for column, words in zip(texts, plain.texts, strict=True):
+            column.extend([word.strip() for word in words])
+        lines.extend(plain.lines)
+    while block := list(islice(rows, BLOCK)):
+        add(block)
     if not lines:
         raise ValueError(f"{path}: has no rows of numbers")
     for place, column in zip(targets, texts, strict=True):
