@@ -55,8 +55,8 @@ class Session {
             "run_epochs: got ", count, " orders, ", ahead.rates.rows, " rows of rates and ", ahead.scales.size(),
             " scales");
     std::vector<EpochMade> made;
-    bool last = count == 0;
-    const auto next = [&] {
+    if (count == 0) return made;
+    const auto next = [&] {  // whether there is one more
       const Index number = std::ssize(made);
       const double scale = ahead.scales[static_cast<std::size_t>(number)];
       if (scale != 1) training_.optimizer->scale_state(scale);
@@ -65,16 +65,18 @@ class Session {
       const EpochSums sums = train(source, epoch, [](const EpochSums&) { return false; });
       made.push_back({sums, {}});
       epoch.first_step += sums.steps;
-      last = sums.nonfinite.found() || number + 1 == count;
+      return !sums.nonfinite.found() && number + 1 < count;
     };
-    while (!last && ahead.squares) {
-      on_copy(next);
+    if (!ahead.squares) {
+      on_copy([&] {
+        for (bool more = true; more;) more = next();
+      });
+      return made;
+    }
+    for (bool more = true; more;) {
+      on_copy([&] { more = next(); });
       made.back().squares = optimizer_->squares(model_->params->span());
     }
-    if (!last)
-      on_copy([&] {
-        while (!last) next();
-      });
     return made;
   }
 
