@@ -108,17 +108,18 @@ def masked(given: Any) -> bool:
     """Whether it is a masked array with masked entries, whose values mean nothing, or holds such arrays."""
     if isinstance(given, np.ma.MaskedArray):
         return bool(np.ma.getmaskarray(given).any())
-    if getattr(given, "dtype", None) == np.object_:
-        given = given.tolist()
-    level = given if isinstance(given, (list, tuple)) else ()
+    dtype = getattr(given, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype == np.object_:
+        given = np.asarray(given).tolist()
+    level = [given] if isinstance(given, (list, tuple)) else []
     for _ in range(_DEPTH):
-        kinds = set(map(type, level))  # few, of numbers that may be many
-        arrays = any(issubclass(kind, np.ma.MaskedArray) for kind in kinds)
-        if arrays and any(masked(each) for each in level if isinstance(each, np.ma.MaskedArray)):
-            return True
-        if not any(issubclass(kind, (list, tuple)) for kind in kinds):
+        kinds = set(map(type, chain.from_iterable(level)))  # few, of numbers that may be many
+        if not any(issubclass(kind, (list, tuple, np.ma.MaskedArray)) for kind in kinds):
             return False
-        level = list(chain.from_iterable(each for each in level if isinstance(each, (list, tuple))))
+        inside = list(chain.from_iterable(level))
+        if any(masked(each) for each in inside if isinstance(each, np.ma.MaskedArray)):
+            return True
+        level = [each for each in inside if isinstance(each, (list, tuple))]
     return False
 
 

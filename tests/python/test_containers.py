@@ -360,11 +360,34 @@ def hidden(values: Any) -> Any:
     return np.ma.masked_array(values, np.arange(np.size(values)).reshape(np.shape(values)) == 0)
 
 
+def objects(*values: Any) -> np.ndarray:
+    """An array of these."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+class Typed(Holder):
+    """Has a dtype, as arrays of other packages do."""
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+
+def test_what_has_a_dtype_is_not_therefore_an_array() -> None:
+    names = Typed(NAMES[Y].astype(object))
+    assert np.array_equal(Dataset(X, names).y, Y)
+    table = Holder(X.astype(float))
+    table.dtype = np.arange(12.0)  # type: ignore[attr-defined]  # a column of this name
+    assert np.array_equal(Dataset(table, Y).x, X)
+
+
 @pytest.mark.parametrize(
     "take",
     [
         lambda: nn.MSELoss()(np.zeros((2, 2)), (hidden([1.0, 2.0]), [3.0, 4.0])),
-        lambda: Dataset(np.array([hidden([1.0, 2.0]), None], object)[:1].tolist(), [0]),
+        lambda: Dataset(objects(hidden([1.0, 2.0]), [3.0, 4.0]), [0, 1]),
         lambda: Dataset([[hidden(1.0), 2.0]], [0]),
         lambda: Dataset(X, Y)[hidden(np.ones(12, bool))],
         lambda: Dataset(X, Y).gather(hidden([1, 2])),

@@ -110,9 +110,12 @@ def test_ranks_that_are_to_be_here_know_no_other_machine(monkeypatch: pytest.Mon
     assert bound_to(job) == 2 and not job.warnings
     assert job.environ()["PDNN_MPI"] == "1" and job.environ()["SLURM_JOB_NUM_NODES"] == "1"
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    monkeypatch.setenv("HYDRA_LAUNCHER", "slurm")
+    monkeypatch.setenv("HYDRA_HOST_FILE", "hosts")
     job = plan(["train.py"], 4, OPEN_MPI, here=True)
     assert bound_to(job) == 2 and "OMPI_MCA_btl" in job.environment
-    assert "SLURM_JOB_NUM_NODES" not in job.environ()
+    assert not {"SLURM_JOB_NUM_NODES", "HYDRA_HOST_FILE"} & job.environ().keys()
+    assert job.environ()["HYDRA_LAUNCHER"] == "fork"
 
 
 def test_ranks_that_are_told_not_to_join_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ struct EpochMade {
   std::vector<double> squares;  ///< Σ w² after it, of each group of the optimizer, or nothing
 };
 
-/// While an epoch lasts, users see the model as it was before: the strategy trains a copy, whose weights lie in panels.
+/// While a call lasts, users see the model as it was before: the strategy trains a copy, whose weights lie in panels.
 /// Afterwards, also of an epoch that was broken off, they see what it has become.
 template <class T>
 class Session {

@@ -184,7 +184,7 @@ def _mpi(problems: list[str], hints: list[str]) -> Report:
         hint_at_sessions(Path(tempfile.gettempdir()), hints)
     if facts["library"]:
         facts["match"], facts["start seconds"] = _try_ranks(mpiexec, facts["library"], problems)
-        if not facts["match"]:
+        if facts["match"] is False:
             hint_at_mpiexec(facts["module"] or "", mpiexec, hints)
     return facts
 
@@ -262,8 +262,8 @@ def find_mixed_packages(problems: list[str]) -> None:
             )
 
 
-def _try_ranks(mpiexec: Mpiexec, library: str, problems: list[str]) -> tuple[bool, float]:
-    """Starts two ranks: whether they find each other, and the seconds from start to end."""
+def _try_ranks(mpiexec: Mpiexec, library: str, problems: list[str]) -> tuple[bool | None, float | None]:
+    """Starts two ranks: whether they find each other, and the seconds that they take; None if it can't."""
     answers: list[str] = []
     complaints: list[str] = []
 
@@ -282,7 +282,7 @@ def _try_ranks(mpiexec: Mpiexec, library: str, problems: list[str]) -> tuple[boo
         complaints.append(f"no end after {_START_LIMIT:g} s")
     except ValueError as error:  # of PDNN_THREADS
         problems.append(str(error))
-        return False, 0.0
+        return None, None
     seconds = round(time.perf_counter() - begin, 2)
     match = sorted(answers) == ["0 2\n", "1 2\n"]
     if not match:

@@ -103,7 +103,7 @@ def to_labels(where: str, given: Any) -> Converted:
         raise ValueError(f"{where}: y has shape {y.shape} and dtype {y.dtype}, expected shape {wanted}")
     if names:
         classes = np.unique(y)
-        numbers = np.searchsorted(classes, y)  # half of the time of unique's own return_inverse
+        numbers = np.searchsorted(classes, y)  # up to some 10,000 classes faster than return_inverse
         return Converted(numbers, f"y from names to the numbers of {len(classes)} classes", classes)
     kind = _type_of(y)
     if kind not in READ and kind not in WIDENED:

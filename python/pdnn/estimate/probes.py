@@ -38,7 +38,9 @@ MOST_RANKS = 8
 """Ranks that are started; more would show how the cores of a larger node contend, and take longer."""
 
 
-def measure(comm: Communicator, compute: MeasuredCompute, network: Network, rows: int) -> Machine:
+def measure(
+    comm: Communicator, compute: MeasuredCompute, network: Network, rows: int, warn: bool = False
+) -> Machine:
     """The machine that these ranks run on; collective.
 
     Parameters
@@ -49,6 +51,8 @@ def measure(comm: Communicator, compute: MeasuredCompute, network: Network, rows
     network : Network
     rows : int
         Of a rank's step.
+    warn : bool
+        Whether to warn if the rate of a core is a guess.
 
     Returns
     -------
@@ -63,11 +67,20 @@ def measure(comm: Communicator, compute: MeasuredCompute, network: Network, rows
     comm.all_reduce(numbers, op="max", check=False)
     update = network.size * float(numbers[1])
     cores = cores_of_every_rank(comm)
+    several = comm.size * cores > 1
     together = compute.step(network, rows, cores) - update
     of_a_core = np.zeros(3)
     if comm.rank == 0:
-        alone = compute.on(SELF)
-        of_a_core[:] = *core_rate(alone, network, rows, update), alone.step(network, rows) - update
+        alone = compute.on(SELF) if several else compute
+        flops, half_rows, guessed = core_rate(alone, network, rows, update)
+        of_a_core[:] = flops, half_rows, alone.step(network, rows) - update
+        if warn and guessed:
+            warnings.warn(
+                f"estimate: a step of {max(2, rows)} rows took hardly longer than one of a fourth of them, "
+                "so the rate of a core is a guess; other programs disturb it, or the network is too small: "
+                "measure again, or with more rows",
+                stacklevel=3,
+            )
     comm.broadcast(of_a_core, root=0, check=False)
     flops, half_rows, by_itself = of_a_core.tolist()
     return Machine(
@@ -111,13 +124,6 @@ def describe(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], rows:
         found = _on_a_rank(model, loss, sample, rows)
     else:
         found = run(_on_a_rank, model, loss, sample, rows, ranks=ranks, timeout=120)[0]
-    if found.half_rows > 30 * max(2, rows):
-        warnings.warn(
-            f"estimate: a step of {rows} rows took hardly longer than one of a fourth of them, so the rate "
-            "of a core is a guess; other programs disturb it, or the network is too small: measure again, or "
-            "with more rows",
-            stacklevel=2,
-        )
     return replace(found, name=name_of_machine() or "this machine", cores=cores, barrier=barrier(SELF))
 
 
@@ -130,19 +136,21 @@ def _on_a_rank(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], row
     samples = Samples(x, rng.integers(0, outputs, count).astype(np.int32), 0)
     comm, sgd = world(), optim.SGD(model.parameters(), lr=0.1)
     compute = MeasuredCompute(loss, sgd, samples, comm)
-    return measure(comm, compute, Network(model, sample), rows)
+    return measure(comm, compute, Network(model, sample), rows, warn=True)
 
 
-def core_rate(compute: ComputeModel, network: Network, rows: int, update: float) -> tuple[float, float]:
+def core_rate(compute: ComputeModel, network: Network, rows: int, update: float) -> tuple[float, float, bool]:
     """Flop/s of very many rows, and the rows with half of it: the line through two sizes of step.
 
-    Of a step, `update` are the seconds that do not count, as an estimate adds them.
+    Of a step, `update` are the seconds that do not count, as an estimate adds them. The last is whether it is
+    a guess, as both sizes took as long.
     """
     many, few = max(2, rows), max(1, rows // 4)
     long, short = compute.step(network, many), compute.step(network, few)
-    a_row = max(long - short, 0.02 * long) / (many - few)
+    guessed = long - short < 0.02 * long
+    a_row = (0.02 * long if guessed else long - short) / (many - few)
     flops = max(network.flops, 1) / a_row
-    return flops, max(0.0, (long - update) / a_row - many)
+    return flops, max(0.0, (long - update) / a_row - many), guessed
 
 
 def barrier(comm: Communicator) -> float:

@@ -19,6 +19,8 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _HOSTS = ("PBS_NODEFILE", "PE_HOSTFILE", "LSB_DJOB_HOSTFILE")  # set by PBS, Grid Engine, LSF
 _BATCH = ("SLURM_", "PBS_", "PE_", "LSB_")
 """How the variables begin by which mpiexec learns of a batch system's machines."""
+_NAMED = ("HYDRA_HOST_FILE", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_HOST_FILE")
+"""By which MPICH and Intel MPI learn of machines, and of what starts ranks there."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Plan:
 
     def environ(self) -> dict[str, str]:
         """This process's environment with what is added to it, and without what names other machines."""
-        leave = _BATCH if self.here and not one_machine() else ()
+        leave = (*_NAMED, *(() if one_machine() else _BATCH)) if self.here else ()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(leave)}
         return kept | self.environment
 
@@ -115,7 +117,7 @@ def plan(
     if spares:
         environment["PDNN_SPARES"] = str(spares)
     if here:
-        environment["PDNN_MPI"] = "1"
+        environment |= {"PDNN_MPI": "1", "HYDRA_LAUNCHER": "fork", "I_MPI_HYDRA_BOOTSTRAP": "fork"}
     return Plan([*mpiexec.command(ranks + spares, elastic=elastic), *rank], environment, warnings, here)
 
 
