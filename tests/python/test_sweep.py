@@ -195,9 +195,11 @@ def test_an_interrupted_sweep_loses_and_repeats_nothing(
 ) -> None:
     file = tmp_path / "results.json"
     command = [sys.executable, "-m", "pdnn", *words(file, data, *swept.split())]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     kept: list[dict[str, Any]] = []
     for enough, number in [(1, signal.SIGINT), (2, signal.SIGKILL)]:
-        child = processes.start(command)
+        child = processes.start(command, env={"TMPDIR": str(temporary)})
         try:
             until = time.monotonic() + 60
             while len(runs_of(file)) < enough:
@@ -206,7 +208,8 @@ def test_an_interrupted_sweep_loses_and_repeats_nothing(
             child.send_signal(number)
             assert child.wait(30) == (130 if number == signal.SIGINT else -number)
             until = time.monotonic() + 15
-            while processes.descendants(child):  # the training ends with the sweep, however that ended
+            # The training and its files end with the sweep, however that ended.
+            while processes.descendants(child) or list(temporary.iterdir()):
                 assert time.monotonic() < until
                 time.sleep(0.05)
         finally:

@@ -123,7 +123,7 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
         else:
             pass_on(stream, line)
 
-    with Job(job.command, job.environ(), ranks, listen) as running:
+    with Job(job.command, job.environ(), ranks, listen, str(folder)) as running:
         try:
             code = running.wait(timeout)
             waits = running.waits() if code else ""

@@ -60,27 +60,38 @@ class Job:
         How many ranks the command starts.
     sink : callable, optional
         Takes each line of output. Without it the job writes where this process writes.
+    folder : str, optional
+        Where the job keeps its files, beside the caller's. The caller removes it; if this process is killed,
+        the guard does. Without it the job makes one of its own.
     """
 
     def __init__(
-        self, command: list[str], environment: dict[str, str], ranks: int, sink: Sink | None = None
+        self,
+        command: list[str],
+        environment: dict[str, str],
+        ranks: int,
+        sink: Sink | None = None,
+        folder: str | None = None,
     ) -> None:
         self._sink = sink
         self._streams: list[_Stream] = []
         self._lost: set[str] = set()  # processes that were lost before mpiexec ended the others
         self._met = False  # whether its record was seen, which ends with the ranks
-        self._folder = tempfile.TemporaryDirectory(prefix="pdnn-job-")
-        environment = environment | _session_folder(environment, self._folder.name)
+        self._own = None
+        if folder is None:
+            self._own = tempfile.TemporaryDirectory(prefix="pdnn-job-")
+            folder = self._own.name
+        environment = environment | _session_folder(environment, folder)
         pipe = None
         if sink is not None:
             pipe = subprocess.PIPE
-            environment = {**environment, "PDNN_RANK_OUTPUT": self._folder.name}
+            environment = {**environment, "PDNN_RANK_OUTPUT": folder}
             for rank in range(ranks):
                 for name in ("stdout", "stderr"):
-                    file = _pipe(Path(self._folder.name, f"{rank}.{name}"))
+                    file = _pipe(Path(folder, f"{rank}.{name}"))
                     self._streams.append(_Stream(name, rank, file))
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), self._folder.name, *command],
+            [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), folder, *command],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=pipe,
@@ -103,7 +114,8 @@ class Job:
         _core.remove_record(self._process.pid)
         for stream in self._streams:
             stream.file.close()
-        self._folder.cleanup()
+        if self._own is not None:
+            self._own.cleanup()
 
     def wait(self, timeout: float | None = None) -> int:
         """Hands on the output until the job ends.

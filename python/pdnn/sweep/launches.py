@@ -83,7 +83,7 @@ def train(configuration: Configuration, launch: Launch) -> Run:
             job = plan(program, configuration.ranks, find(), here=True)
         began, clock = datetime.now(timezone.utc), time.monotonic()
         try:
-            with Job(job.command, job.environ(), configuration.ranks, listen) as running:
+            with Job(job.command, job.environ(), configuration.ranks, listen, folder) as running:
                 code = running.wait(launch.timeout)
             if code == 0:
                 history = History.load(result)
