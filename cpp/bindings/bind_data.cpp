@@ -46,12 +46,13 @@ bool split(std::string_view line, char delimiter, std::vector<std::string_view>&
   constexpr std::size_t kLongest = 100'000;  // csv refuses fields somewhat longer
   if (line.ends_with('\n')) line.remove_suffix(1);
   if (line.ends_with('\r')) line.remove_suffix(1);
-  if (line.size() > kLongest || line.find_first_of(std::string_view("\"\r\n\0", 4)) != line.npos) return false;
+  if (line.find_first_of(std::string_view("\"\r\n\0", 4)) != line.npos) return false;
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const bool last = i + 1 == fields.size();
     const std::size_t end = line.find(delimiter);
     if ((end == line.npos) != last) return false;
     fields[i] = line.substr(0, end);
+    if (fields[i].size() > kLongest) return false;
     fields[i].remove_prefix(std::min(fields[i].find_first_not_of(' '), fields[i].size()));
     if (!last) line.remove_prefix(end + 1);
   }

@@ -12,7 +12,13 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def to_numpy(values: Any) -> Array:
-    """A tensor, a list of such, or what is an array anyway; NumPy has no bfloat16, and no gradients."""
+    """A tensor, a list of such, a table of pandas, or what is an array anyway.
+
+    NumPy has no bfloat16 and no gradients, and makes objects of a table whose columns are of several types.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(values, pandas.DataFrame):
+        return _of_table(values)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(values, (list, tuple)):
         if any(issubclass(kind, torch.Tensor) for kind in set(map(type, values))):
@@ -21,6 +27,16 @@ def to_numpy(values: Any) -> Array:
         values = values.detach()
         values = values.float() if values.dtype == torch.bfloat16 else values
     return np.asarray(values)
+
+
+def _of_table(table: Any) -> Array:
+    """Numbers and booleans in the type that holds all of them; objects where one is missing, or another."""
+    kinds = [getattr(kind, "numpy_dtype", kind) for kind in table.dtypes]
+    plain = kinds and all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds)
+    extended = [place for place, kind in enumerate(table.dtypes) if not isinstance(kind, np.dtype)]
+    if not plain or any(table.iloc[:, place].isna().any() for place in extended):
+        return np.asarray(table)
+    return np.asarray(table.to_numpy(np.result_type(*kinds)))
 
 
 class ArrayInterface:

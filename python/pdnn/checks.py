@@ -5,6 +5,7 @@ Messages begin with the owner, which is a name or an object of the class to be n
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from math import inf, isfinite, isnan
@@ -124,10 +125,16 @@ def masked(given: Any) -> bool:
 
 
 def undated(where: str, name: str, given: object) -> None:
-    """Raises TypeError if it is a polars.DataFrame with a column of dates, of which NumPy makes numbers."""
+    """Raises TypeError if it is a table of polars or pyarrow with dates, of which NumPy may make numbers."""
     schema = getattr(given, "schema", None)
-    for column, dtype in schema.items() if isinstance(schema, Mapping) else ():
-        if getattr(dtype, "is_temporal", bool)():
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None and isinstance(schema, arrow.Schema):
+        columns = [(field.name, field.type, arrow.types.is_temporal(field.type)) for field in schema]
+    else:
+        types = schema.items() if isinstance(schema, Mapping) else ()
+        columns = [(column, dtype, getattr(dtype, "is_temporal", bool)()) for column, dtype in types]
+    for column, dtype, is_temporal in columns:
+        if is_temporal:
             raise TypeError(
                 f"{where}: {name} has dtype {dtype} in column {column}, expected numbers or booleans; "
                 "make numbers of it, such as years or days"

@@ -181,6 +181,12 @@ def test_columns_must_be_those_that_were_trained_on(
             "is the first that differs; put them in"
         )
         assert said in capsys.readouterr().err
+    table.write_text("\n".join(["größe,2020,kind", *lines]))
+    years = ["--data", str(table), "--header", "yes", "--target", "2", "--epochs", "1", "--quiet"]
+    assert cli.main(["train", *years, "--save", str(tmp_path / "years.safetensors")]) == 0
+    new.write_text("2020,größe,kind\n1,2,up\n")
+    assert cli.main(["predict", str(tmp_path / "years.safetensors"), str(new), "--header", "yes"]) == 1
+    assert "the inputs of the table are ['2020', 'größe'], " in capsys.readouterr().err
     for text in ("größe,b\n1,2\n", "1,2\n"):  # without names, columns are known by their places
         new.write_text(text)
         assert cli.main(["predict", str(model), str(new), "--target", "none"]) == 0

@@ -349,6 +349,7 @@ def test_resnet9_is_a_model_for_color_images() -> None:
     ("words", "said"),
     [
         (["--data", "cifar"], "'cifar' names no data"),
+        (["--data", __file__], "a table ends in .csv or .tsv: unpack or rename it"),
         (["--data", "npz:"], "'npz:' names no data"),
         (["--data", "mnist:0"], "'mnist:0' names no data"),
         (["--data", "idx:28"], "'idx:28' names no data"),

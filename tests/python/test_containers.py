@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,9 @@ import pdnn
 from pdnn import nn, optim
 from pdnn.data import Dataset, Subset, resize
 from pdnn.progress import Progress
+from processes import Completed
+
+Run = Callable[..., Completed]
 
 DOCS = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text()
 X = np.random.default_rng(7).integers(0, 2, (12, 6))
@@ -315,6 +320,54 @@ class Frame(Holder):
         self.schema = dict(zip(self.columns, dtypes, strict=True))
 
 
+def test_tables_of_several_types_become_no_objects() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"a": [0.5, np.nan], "b": [True, False], "c": np.array([1, 2], np.int8)})
+    for kind in ("int8", "Int64", "Float32"):
+        data = Dataset(table.astype({"c": kind}), [0, 1])
+        np.testing.assert_array_equal(data.x, [[0.5, 1, 1], [np.nan, 0, 2]])
+        assert data.converted == "x into C order, y from a list to int64" and not data.integers
+    whole = Dataset(table[["b", "c"]].astype({"c": "Int16"}), [0, 1])
+    assert whole.x.tolist() == [[1, 1], [0, 2]] and whole.x.dtype == np.float32 and whole.integers
+    with pytest.raises(TypeError, match=r"the first is '<NA>' \(row 1, column c\)"):
+        Dataset(table.assign(c=pandas.array([1, pandas.NA], "Int64")), [0, 1])
+
+
+def test_a_long_name_takes_no_memory_for_the_others(run_python: Run) -> None:
+    """As in an array of NumPy: here 8 GB."""
+    script = (
+        "import resource, pdnn; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))\n"
+        "names = ['short', 'x' * 1_000_000] * 1000\n"
+        "data = pdnn.data.Dataset([[1.0]] * 2000, names)\n"
+        "print(data.y[:3], [len(name) for name in data.classes], data.y.dtype)"
+    )
+    assert run_python(["-c", script]).stdout == "[0 1 0] [5, 1000000] int64\n"
+
+
+def test_names_in_other_arrays() -> None:
+    """Whose elements are arrays of their own, as xarray's, or words of which some end in NUL."""
+    assert Dataset(np.eye(3), Holder(np.array(["b", "a", "b"]))).y.tolist() == [1, 0, 1]
+    ends = Dataset(np.eye(3), ["a", "b", "a\0"])
+    assert ends.y.tolist() == [0, 1, 0] and ends.classes is not None and ends.classes.tolist() == ["a", "b"]
+
+
+def test_dates_in_tables_of_pyarrow_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Schema(list):  # type: ignore[type-arg]
+        """Of fields."""
+
+    arrow = SimpleNamespace(
+        Schema=Schema, types=SimpleNamespace(is_temporal=lambda kind: kind == "date32[day]")
+    )
+    monkeypatch.setitem(sys.modules, "pyarrow", arrow)
+    table = Holder(np.eye(2))
+    fields = [SimpleNamespace(name="a", type="double"), SimpleNamespace(name="b", type="date32[day]")]
+    table.schema = Schema(fields)  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"x has dtype date32\[day\] in column b, expected"):
+        Dataset(table, [0, 1])
+    table.schema = Schema(fields[:1])  # type: ignore[attr-defined]
+    assert len(Dataset(table, [0, 1])) == 2
+
+
 class Temporal:
     """A dtype of polars."""
 
@@ -426,6 +479,16 @@ def test_floats_of_8_bits_are_refused_by_their_name() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     with pytest.raises(TypeError, match=r"x has dtype .*f1, expected booleans"):
         Dataset(np.eye(2).astype(ml_dtypes.float8_e5m2), [0, 1])
+
+
+def test_what_to_do_about_records_dates_and_bytes_is_told() -> None:
+    records = np.zeros(2, [("a", float), ("b", float)])
+    with pytest.raises(TypeError, match=r"as by numpy.lib.recfunctions.structured_to_unstructured\(x\)"):
+        Dataset(records, [0, 1])
+    with pytest.raises(TypeError, match=r"x has dtype <M8.*; make numbers of it, such as years"):
+        Dataset(np.zeros((2, 1), "M8[s]"), [0, 1])
+    with pytest.raises(TypeError, match=r"y has dtype .S1.* strings by y\.astype\(str\)"):
+        Dataset(np.eye(2), np.array([b"a", b"b"]))
 
 
 def test_names_in_another_order_than_sorted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 import zipfile
 from pathlib import Path
@@ -58,7 +59,7 @@ def test_a_first_line_that_tells_excel_the_delimiter_is_no_row(
 ) -> None:
     write(file, delimiter, "\n".join(filter(None, [f"sep={delimiter}", header.format(delimiter)])))
     data = datasets.csv(file, True, test=0)
-    assert (len(data), data.columns[0]) == (len(ROWS), header[:1] or "0")
+    assert (len(data), data.columns) == (len(ROWS), ["a", "b"] if header else None)
     file.write_text(f"sep={delimiter}\r\n1{delimiter}2\r\n3{delimiter}x4\r\n5{delimiter}6\r\n")
     with pytest.raises(ValueError, match="line 3"):
         datasets.csv(file, True, test=0)
@@ -98,7 +99,49 @@ def test_columns_by_name_and_by_number(file: Path) -> None:
     two = datasets.csv(file, True, target=["d", 0], test=0)
     assert two.y.shape == (4, 2) and sorted(two.y[:, 0]) == [3.0, 6.0, 9.0, 12.0]
     assert datasets.csv(file, True, target=(), test=0).sample_shape == (3,)
+    numbered = datasets.csv(file, True, target="1", test=0)
+    np.testing.assert_array_equal(numbered.y, by_name.y)
     assert by_name.columns == ["a", "d"] and datasets.csv(file, target="a", weight="d")[1].columns == ["b, c"]
+
+
+def test_names_that_are_numbers(file: Path) -> None:
+    write(file, ",", "2020,b,2021")
+    for target, columns in (("2020", ["b", "2021"]), (0, ["b", "2021"]), (["2021", "1"], ["2020"])):
+        assert datasets.csv(file, True, target=target, test=0, header=True).columns == columns
+    with pytest.raises(ValueError, match="there is no column 2020; it has 3"):
+        datasets.csv(file, target=2020, header=True)
+    with pytest.raises(TypeError, match="target is True, expected the name or number of a column"):
+        datasets.csv(file, target=True, header=True)
+
+
+def test_messages_are_short_whatever_the_table_has(file: Path, tmp_path: Path) -> None:
+    names = [f"column{place}" for place in range(5000)]
+    file.write_text(f"{','.join(names)}\n{','.join('1' for _ in names)}\n")
+    other = tmp_path / "other.csv"
+    other.write_text(f"{','.join(names[:-1])}\n{','.join('1' for _ in names[:-1])}\n")
+    wide: list[Any] = [{"target": "price"}, {"target": names}, {"test": other}]
+    for options in wide:
+        with pytest.raises(ValueError, match="'column0', 'column1', 'column2'") as caught:
+            datasets.csv(file, **options)
+        assert len(str(caught.value)) < 3000
+    file.write_text(f"a,b\n{'long ' * 1000},2\n")
+    with pytest.raises(ValueError, match=r'column "a" is "long .*…", expected a number') as caught:
+        datasets.csv(file)
+    assert len(str(caught.value)) < 300
+    file.write_text("a,b\n1,2\n1\u200b,2\n")
+    with pytest.raises(ValueError, match=r"line 3: column \"a\" is '1\\u200b', expected a number"):
+        datasets.csv(file)
+
+
+def test_a_pipe_is_refused_by_name(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+    try:
+        with pytest.raises(ValueError, match=r"pipe\.csv: is a pipe, which can be read only once"):
+            datasets.csv(pipe)
+    finally:
+        os.close(writer)
 
 
 def test_a_column_of_weights(file: Path, tmp_path: Path) -> None:
@@ -302,7 +345,10 @@ def test_bytes_that_are_no_text_and_other_columns_are_refused(tmp_path: Path) ->
         datasets.csv(broken)
     broken.write_text("a,c\n1,2\n")
     good.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match=r"broken\.csv: has the columns \['a', 'c'\], .* has \['a', 'b'\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"broken\.csv: has the columns \['a', 'c'\], .* has \['a', 'b'\], and number 1 is the",
+    ):
         datasets.csv(good, test=broken)
     with pytest.raises(ValueError, match=r"test = 2; expected a share in .*, or another file"):
         datasets.csv(good, test=2)

@@ -99,6 +99,8 @@ def test_columns_in_any_order_and_twice_are_put_in_order_in_a_copy() -> None:
     data = Dataset(given, [0, 1])
     np.testing.assert_array_equal(data.gather()[0], [[2, 0, 4], [0, 4, 0]])
     np.testing.assert_array_equal(given.indices, [2, 0, 2, 1])
+    flags = sparse.csr_array((values > 0, np.array([2, 0, 2, 1]), np.array([0, 3, 4])), shape=(2, 3))
+    np.testing.assert_array_equal(Dataset(flags, [0, 1]).gather()[0], [[1, 0, 1], [0, 1, 0]])
     assert Dataset(WORDS, Y).x is WORDS
 
 
@@ -132,6 +134,9 @@ def test_blocks_of_a_stream_may_be_sparse() -> None:
     np.testing.assert_array_equal(*parameters)
 
 
+BLOCKS = BlockStream(lambda _: ((x[:5], Y[:5]) for x in (DENSE, WORDS)), rows=10)
+
+
 def test_auto_measures_them_and_estimates_are_made() -> None:
     trainer = trained((WORDS, Y), "auto")
     assert trainer.choice is not None
@@ -145,6 +150,7 @@ def test_auto_measures_them_and_estimates_are_made() -> None:
         (lambda: Dataset(WORDS, Y, shift=1), ValueError, "scale=1 and shift=1 of sparse samples"),
         (lambda: Dataset(WORDS, Y[1:]), ValueError, f"x has {N} rows and y has {N - 1}"),
         (lambda: Dataset(WORDS * 1j, Y), TypeError, "x has dtype <c"),
+        (lambda: next(BLOCKS.parts(0, 0, 0, 1, False)), ValueError, "block 1 has samples sparse float32 of"),
         (lambda: Dataset(sparse.csr_array(np.array([[2**53 + 1]])), [0]), ValueError, r"beyond 2\*\*53"),
         (lambda: Stream(WORDS, Y), TypeError, "Stream: x is sparse; pass a Dataset, or blocks"),
         (lambda: trained((WORDS[:, 1:], Y)), ValueError, "input has 299 features, this layer takes 300"),
@@ -153,6 +159,12 @@ def test_auto_measures_them_and_estimates_are_made() -> None:
 def test_what_cannot_be_is_refused(make: Callable[[], Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         make()
+
+
+def test_cubes_are_refused() -> None:
+    pytest.importorskip("scipy", "1.13")  # the first that has such
+    with pytest.raises(ValueError, match=r"Dataset: sparse x has shape \(2, 2, 2\), expected"):
+        Dataset(sparse.coo_array(np.ones((2, 2, 2))), [0, 1])
 
 
 def test_a_row_that_is_not_finite_is_named() -> None:

@@ -6,6 +6,7 @@ import copy
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,24 @@ def test_a_copy_reads_the_same_file(clone: Any, rows: slice, tmp_path: Path) -> 
     written = np.load(file, mmap_mode="c")
     written[0] = 7  # in memory alone
     np.testing.assert_array_equal(clone(Stream(written, Y)).x, written)
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
+def test_a_copy_of_a_slice_has_its_rows(clone: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    data = Stream(tmp_path / "x.npy", Y)
+    for step in (1, 2, -1, -3):
+        for rows in (
+            slice(None, None, step),
+            slice(*((9, 40) if step > 0 else (40, 9)), step),
+            slice(7, 7 + step, step),
+        ):
+            part = data[rows]
+            copied = clone(part)
+            assert isinstance(copied.x, np.memmap) and copied.x.filename == str(tmp_path / "x.npy")
+            np.testing.assert_array_equal(copied.x, part.x)
+            np.testing.assert_array_equal(clone(copied[::-2]).x, part.x[::-2])
+    assert clone(data[5:5]).x.shape == (0, *X.shape[1:])
 
 
 def test_a_slice_reads_what_is_mapped(tmp_path: Path) -> None:
@@ -210,7 +229,8 @@ def test_images_are_augmented(tmp_path: Path) -> None:
 
 
 def test_the_window_after_the_one_in_use_is_read_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = Stream(np.arange(40.0).reshape(40, 1), np.zeros(40, np.int64), block=2, window=5)
+    pages = np.repeat(np.arange(40.0)[:, np.newaxis], 512, axis=1)
+    data = Stream(pages, np.zeros(40, np.int64), block=2, window=5)
     seen: list[float] = []
     changed = threading.Condition()
 
@@ -242,6 +262,19 @@ def test_the_window_after_the_one_in_use_is_read_and_no_other(monkeypatch: pytes
     with pytest.raises(ZeroDivisionError), stream.reading_ahead(data, order):
         raise ZeroDivisionError
     assert not [thread for thread in threading.enumerate() if thread.name == "pdnn-read-ahead"]
+
+
+def test_rows_near_one_another_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a part whose rows are apart, one by one takes longer than to train."""
+    data = Stream(np.zeros((9000, 1)), np.zeros(9000))
+    touched: list[int] = []
+    monkeypatch.setattr(stream, "_touch", lambda part: touched.append(len(part)))
+    rows = np.delete(np.arange(0, 9000, 3), slice(1000, 2000))
+    with stream.reading_ahead(data, rows):
+        until = time.monotonic() + 20
+        while len(touched) < 4 and time.monotonic() < until:
+            time.sleep(0.01)
+    assert touched == [2998, 2998, 2998, 2998]  # rows 0 to 2997 and 6000 to 8997, of x and y
 
 
 def test_touching_reads_pages_in_any_layout() -> None:
@@ -314,8 +347,17 @@ def test_labels_in_a_list_are_checked_as_a_datasets() -> None:
 
 
 def test_what_would_be_copied_is_refused() -> None:
-    with pytest.raises(TypeError, match="Stream: x is a list"):
+    with pytest.raises(TypeError, match="Stream: x is of type list, which NumPy would copy into memory"):
         Stream([[1.0, 2.0], [3.0, 4.0]], [0, 1])  # type: ignore[arg-type]
+
+    class OnDisk:
+        """As h5py's data sets, and others that NumPy reads whole."""
+
+        def __array__(self, *_: object, **__: object) -> np.ndarray:
+            raise AssertionError("it was read")
+
+    with pytest.raises(TypeError, match=r"Stream: x is of type OnDisk.* BlockStream"):
+        Stream(OnDisk(), [0, 1])  # type: ignore[arg-type]
     apart = np.frombuffer(bytearray(17), np.uint8)[1:].view(np.float32).reshape(2, 2)
     with pytest.raises(TypeError, match="x is <f4, at an address that is no multiple of an element's size"):
         Stream(apart, [0, 1])

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN[,COLUMN]",
         help="of a .csv file: the labels, by name or number from 0, or none; default: the last column",
     )
-    parser.add_argument("--weight", type=tables.column, metavar="COLUMN", help=tables.WEIGHT_HELP)
+    parser.add_argument("--weight", metavar="COLUMN", help=tables.WEIGHT_HELP)
     parser.add_argument("--header", choices=("yes", "no"), help=tables.HEADER_HELP)
     parser.add_argument(
         "--outputs", action="store_true", help="predict the model's outputs, not classes, as for numbers"
@@ -95,7 +95,7 @@ def _check_columns(path: str, metadata: dict[str, str], data: Dataset) -> None:
             raise TypeError(f"{few(trained_on)} is no list of names")
     except (RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: its metadata {specs.COLUMNS_KEY} has no names ({error})") from error
-    found = tables.names(data)
+    found = data.columns
     if found is not None and trained_on is not None and found != trained_on:
         pairs = enumerate(zip_longest(found, trained_on))
         place = next(place for place, (name, expected) in pairs if name != expected)
@@ -154,7 +154,7 @@ def _data(text: str) -> Loader:
     return load
 
 
-def _columns(text: str) -> list[str | int]:
+def _columns(text: str) -> list[str]:
     return [] if text == "none" else tables.columns(text)
 
 

@@ -6,10 +6,11 @@ import argparse
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os.path import exists
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
-from pdnn.cli.tables import Table, is_table
+from pdnn.cli.tables import ENDINGS, Table, is_table
 from pdnn.cli.values import share
 from pdnn.metrics import named
 from pdnn.models import ACTIVATIONS
@@ -96,7 +97,8 @@ def data(text: str) -> Table | Named:
             path, size = before, int(last)
     load = (OF_PATH if path else ALONE).get(kind)
     if load is None:
-        raise argparse.ArgumentTypeError(f"{text!r} names no data; expected {DATA_HELP}")
+        told = f"; a table ends in {' or '.join(ENDINGS)}: unpack or rename it" if exists(text) else ""
+        raise argparse.ArgumentTypeError(f"{text!r} names no data; expected {DATA_HELP}{told}")
 
     return Named(load, path, size)
 

@@ -111,7 +111,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
         metavar="COLUMN[,COLUMN]",
         help="of a .csv file: what to predict, by name or number from 0; default: the last column",
     )
-    parser.add_argument("--weight", type=column, metavar="COLUMN", help=WEIGHT_HELP)
+    parser.add_argument("--weight", metavar="COLUMN", help=WEIGHT_HELP)
     parser.add_argument(
         "--test",
         type=_test,
@@ -167,8 +167,8 @@ def notes(arguments: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     }
     if not isinstance(arguments.test, str):
         found["--test"] = 0.25 if arguments.test is None else arguments.test
-    if (inputs := names(data)) is not None:
-        found["inputs"] = inputs
+    if data.columns is not None:
+        found["inputs"] = data.columns
     return found
 
 
@@ -276,19 +276,9 @@ def is_table(path: str) -> bool:
     return path.lower().endswith(ENDINGS)
 
 
-def names(data: Dataset) -> list[str] | None:
-    """The names of the inputs, unless they are no table's, or numbers, as where a table has no names."""
-    return None if data.columns is None or any(map(str.isdecimal, data.columns)) else data.columns
-
-
-def columns(text: str) -> list[str | int]:
-    """Columns by name, or by number where a word is one."""
-    return [column(word) for word in text.split(",")]
-
-
-def column(word: str) -> str | int:
-    """A column by name, or by number."""
-    return int(word) if word.removeprefix("-").isdecimal() else word
+def columns(text: str) -> list[str]:
+    """Columns by name or number."""
+    return text.split(",")
 
 
 def _test(text: str) -> float | str:

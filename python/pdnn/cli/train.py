@@ -395,6 +395,5 @@ def _metadata(
     )
     usual = tables.loss(None, trainer.model, train)
     kind = specs.CLASSES if tables.are_classes(usual, trainer.loss) else specs.NUMBERS
-    names = tables.names(whole)
-    columns = {} if names is None else {specs.COLUMNS_KEY: json.dumps(names)}
+    columns = {} if whole.columns is None else {specs.COLUMNS_KEY: json.dumps(whole.columns)}
     return {specs.LOSS_KEY: loss, specs.PREDICTS_KEY: kind, **columns}

@@ -17,7 +17,7 @@ from pdnn.checks import integer
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Indices, digest
 from pdnn.data.dataset import ALL, Dataset
-from pdnn.data.sparse import joined
+from pdnn.data.sparse import is_sparse, joined
 from pdnn.data.stream import KEYS
 
 if TYPE_CHECKING:
@@ -186,7 +186,8 @@ class BlockStream:
                 raise kind_of_error(f"BlockStream: block {number} of epoch {epoch}: {error}") from error
             if data.classes is not None:
                 raise TypeError("BlockStream: labels are names of classes; pass their numbers")
-            own = (data.sample_shape, data.x.dtype, data.y.shape[1:], data.y.dtype, data.weight is None)
+            kind_of_x = f"{'sparse ' * is_sparse(data.x)}{data.x.dtype}"
+            own = (data.sample_shape, kind_of_x, data.y.shape[1:], data.y.dtype, data.weight is None)
             kind = own if kind is None else kind
             if own != kind:
                 raise ValueError(
@@ -241,7 +242,7 @@ def _held(block: Dataset) -> int:
     return digest(range(len(block)), block.x, block.y, block.weight)
 
 
-def _told(sample: tuple[int, ...], x: Any, target: tuple[int, ...], y: Any, plain: bool) -> str:
+def _told(sample: tuple[int, ...], x: str, target: tuple[int, ...], y: Any, plain: bool) -> str:
     weights = "no weights" if plain else "weights"
     return f"samples {x} of shape {sample}, labels {y} of shape {target}, {weights}"
 

@@ -56,17 +56,12 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
     TypeError, ValueError
         If they are no numbers that a float holds, or not one sample a row.
     """
-    x, container = (given.tocsr(), "") if is_sparse(given) else _to_array(where, "x", given)
-    x = x.astype(np.uint8) if x.dtype == np.bool_ else x  # a sparse one
+    x, container = (_sparse(where, given), "") if is_sparse(given) else _to_array(where, "x", given)
     kind = _type_of(x)
     if kind not in READ and kind not in WIDENED:
         raise TypeError(
             f"{where}: x has dtype {x.dtype.str}, expected booleans, integers or floats of at most 64 bits; "
-            + (
-                f"encode words as numbers, such as {word}"
-                if x.dtype.kind == "U" and (word := _first(given, x, _is_number))
-                else "convert it, as by x.astype(np.float32)"
-            )
+            + _advice(given, x)
         )
     if not plain and x.dtype.kind in "iu":
         raise TypeError(
@@ -88,6 +83,17 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
     return converted._replace(integers=x.dtype.kind in "iu")
 
 
+def _advice(given: Any, x: Array) -> str:
+    """What to do about samples that are no numbers."""
+    if x.dtype.kind == "U" and (word := _first(given, x, _is_number)):
+        return f"encode words as numbers, such as {word}"
+    if x.dtype.names is not None:
+        return "convert it, as by numpy.lib.recfunctions.structured_to_unstructured(x)"
+    if x.dtype.kind in "mM":
+        return "make numbers of it, such as years or days"
+    return "convert it, as by x.astype(np.float32)"
+
+
 def to_labels(where: str, given: Any) -> Converted:
     """Labels as integers, float32 or float64, each row in C order; names become class numbers.
 
@@ -96,6 +102,8 @@ def to_labels(where: str, given: Any) -> Converted:
     TypeError, ValueError
         If they are neither class numbers, names, one-hot rows, probabilities nor targets.
     """
+    if (words := _words(given)) is not None:
+        return _numbered(words)
     y, container = _to_array(where, "y", given)
     names = y.dtype.kind == "U"
     if y.ndim not in (1, 2) or (names and y.ndim == 2):
@@ -104,14 +112,37 @@ def to_labels(where: str, given: Any) -> Converted:
     if names:
         classes = np.unique(y)
         numbers = np.searchsorted(classes, y)  # up to some 10,000 classes faster than return_inverse
-        return Converted(numbers, f"y from names to the numbers of {len(classes)} classes", classes)
+        return _of_classes(numbers, classes)
     kind = _type_of(y)
     if kind not in READ and kind not in WIDENED:
         raise TypeError(
             f"{where}: y has dtype {y.dtype.str}, expected integers (class numbers, one-hot), strings "
             "(names of classes), or floats of at most 64 bits (probabilities, targets)"
+            + ("; bytes become strings by y.astype(str)" if y.dtype.kind == "S" else "")
         )
     return _as("y", y, np.float32 if kind is np.float16 else kind, container)
+
+
+def _words(given: Any) -> list[str] | None:
+    """These in a list, if they are words in one, or objects: an array has room for the longest in each."""
+    if not isinstance(given, (list, tuple)) and hasattr(given, "__array__"):
+        array = to_numpy(given)
+        given = array.tolist() if array.dtype.kind in "OT" and array.ndim == 1 else ()
+    if not isinstance(given, (list, tuple)) or not given:
+        return None
+    return list(given) if all(issubclass(kind, str) for kind in set(map(type, given))) else None
+
+
+def _numbered(words: list[str]) -> Converted:
+    """The class numbers of names."""
+    different = list(set(words))
+    classes, places = np.unique(np.array(different), return_inverse=True)
+    number = dict(zip(different, places.tolist(), strict=True))
+    return _of_classes(np.fromiter(map(number.__getitem__, words), np.int64, len(words)), classes)
+
+
+def _of_classes(numbers: Array, classes: Array) -> Converted:
+    return Converted(numbers, f"y from names to the numbers of {len(classes)} classes", classes)
 
 
 def _type_of(array: Array) -> Any:
@@ -170,7 +201,7 @@ def _of(where: str, name: str, given: Any) -> Array:
         array = to_numpy(given)
     except ValueError as error:
         raise ValueError(f"{where}: {name} has rows of different lengths ({error})") from error
-    if array.dtype.kind == "U" and array.ndim == 1:
+    if array.dtype.kind == "U" and array.ndim == 1 and isinstance(given, Sequence):
         others = [(row, value) for row, value in enumerate(given) if not isinstance(value, str)]
         if others:
             kinds, (row, first) = sorted({type(value).__name__ for _, value in others}), others[0]
@@ -191,6 +222,16 @@ def _as(name: str, array: Array, dtype: type[np.generic], container: str) -> Con
     else:
         note = f"{name} into C order"
     return Converted(np.require(array, wanted, ["C", "A"]), note)
+
+
+def _sparse(where: str, given: Any) -> Any:
+    """The rows of sparse samples, True as 1."""
+    if given.ndim != 2:
+        raise ValueError(f"{where}: sparse x has shape {given.shape}, expected (n, features)")
+    x = given.tocsr()
+    if x.dtype == np.bool_:  # of which an element that is there twice is True, not 2
+        x = to_csr(x, np.bool_).astype(np.uint8)
+    return x
 
 
 def _as_csr(given: Any, x: Any, dtype: type[np.generic]) -> Converted:

@@ -53,7 +53,7 @@ class Dataset:
     classes : ndarray of str, or None
         The names that class numbers stand for, sorted as ``numpy.unique`` does, where ``y`` had names.
     columns : list of str, or None
-        The names of the columns of `x`, where it is of a table that `pdnn.datasets.csv` has read.
+        The names of the columns of `x`, where it is of a table with names that `pdnn.datasets.csv` has read.
     integers : bool
         Whether the samples came as integers or booleans.
     converted : str

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn import _core
-from pdnn.checks import integer
+from pdnn.checks import integer, kind_of
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices
 from pdnn.data.containers import READ
@@ -86,8 +86,11 @@ class Stream(Dataset):
         samples = _opened(x)
         if is_sparse(samples):
             raise TypeError("Stream: x is sparse; pass a Dataset, or blocks of it as a BlockStream")
-        if isinstance(samples, (list, tuple)):
-            raise TypeError("Stream: x is a list, which has no rows in a file; pass a Dataset")
+        if not any(hasattr(samples, name) for name in ("__array_interface__", "__dlpack__")):
+            raise TypeError(
+                f"Stream: x is of type {kind_of(samples)}, which NumPy would copy into memory; pass a .npy "
+                "file or the array that it has, make blocks of its rows with a BlockStream, or pass a Dataset"
+            )
         try:
             samples = np.asanyarray(samples)
         except TypeError as error:  # torch's of bfloat16
@@ -173,6 +176,7 @@ class _Reader(threading.Thread):
         super().__init__(name="pdnn-read-ahead", daemon=True)
         self._data, self._order = data, order
         self._length = data.block * data.window
+        self._near = max(1, _PAGE // max(data.x[:1].nbytes, 1))  # rows of a page
         self._window = first // self._length  # the one that is taken now
         self._changed = threading.Condition()
         self._ended = False
@@ -198,11 +202,13 @@ class _Reader(threading.Thread):
                 while window > self._window + 1 and not self._ended:
                     self._changed.wait()
             rows = np.sort(self._order[window * self._length : (window + 1) * self._length])
-            for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+            lasts = np.append(np.flatnonzero(np.diff(rows) > self._near), len(rows) - 1)
+            firsts = np.append(0, lasts[:-1] + 1)
+            for begin, last in zip(rows[firsts].tolist(), rows[lasts].tolist(), strict=True):
                 if self._ended:
                     return
                 for array in (self._data.x, self._data.y):
-                    _touch(array[run[0] : run[-1] + 1])
+                    _touch(array[begin : last + 1])
 
 
 def _touch(part: Array) -> None:
@@ -214,16 +220,19 @@ def _touch(part: Array) -> None:
 
 @dataclass(frozen=True)
 class _PlaceInFile:
-    """Where the samples of a stream are."""
+    """Where the samples of a stream are: each `step`-th row from a place on, or from the end if below 0."""
 
     file: str
     offset: int
     dtype: str
     shape: tuple[int, ...]
+    step: int
 
     def mapped(self) -> Array:
+        rows, *sample = self.shape
+        whole = ((rows - 1) * abs(self.step) + 1, *sample)
         try:
-            return np.memmap(self.file, self.dtype, "r", self.offset, self.shape)
+            return np.memmap(self.file, self.dtype, "r", self.offset, whole)[:: self.step]
         except ValueError as error:
             raise ValueError(
                 f"Stream: {self.file}: it has no longer the samples, {self.shape} of {self.dtype}, of which "
@@ -233,14 +242,16 @@ class _PlaceInFile:
 
 def _place_in_file(x: Array) -> Array | _PlaceInFile:
     """The array itself, unless it is what is in a file, as with mode "c" it need not be."""
-    if not isinstance(x, np.memmap) or x.filename is None or x.mode == "c":
+    if not isinstance(x, np.memmap) or x.filename is None or x.mode == "c" or x.size == 0:
         return x
     mapping: Any = x
     while not isinstance(mapping, mmap.mmap):
         if (mapping := mapping.base) is None:
             return x
     begin = np.frombuffer(mapping, np.uint8).ctypes.data + x.offset % mmap.ALLOCATIONGRANULARITY
-    return _PlaceInFile(str(x.filename), x.offset + x.ctypes.data - begin, x.dtype.str, x.shape)
+    step = 1 if len(x) == 1 else x.strides[0] // x[0].nbytes
+    first = (x if step > 0 else x[::-1]).ctypes.data
+    return _PlaceInFile(str(x.filename), x.offset + first - begin, x.dtype.str, x.shape, step)
 
 
 def _opened(given: Any) -> Any:

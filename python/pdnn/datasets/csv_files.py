@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from operator import index
 from typing import SupportsIndex, TypeAlias, overload
 
@@ -22,14 +22,19 @@ from pdnn.datasets.csv_rows import BLOCK, Rows
 from pdnn.datasets.csv_words import (
     MISSING,
     are_names,
+    few,
     is_alone,
     is_number,
     no_number,
+    quoted,
     unnamed,
 )
 from pdnn.datasets.parts import both
 
 Columns: TypeAlias = "str | int | Sequence[str | int]"
+
+NUMBER = re.compile("-?[0-9]+")
+"""A word that may be the number of a column."""
 
 DELIMITERS = ("\t", ";", "|", ",", " ")
 """Tried in this order: the first that divides the first lines into as many columns each, at least 2."""
@@ -80,10 +85,10 @@ def csv(
     train : bool, optional
         Only that part.
     target : str or int, or several
-        The columns to predict, by name or number (from 0; -1 is the last). One column of whole numbers,
-        without decimal points, gives class numbers or counts, of other numbers targets, of words the names of
-        classes (one may be "none"); several columns are numbers. All other columns are the samples. ``()``:
-        there is nothing to predict, and y is 0.
+        The columns to predict, by name or number (from 0; -1 is the last); "2" is a number where no column
+        has that name. One column of whole numbers, without decimal points, gives class numbers or counts, of
+        other numbers targets, of words the names of classes (one may be "none"); several columns are numbers.
+        All other columns are the samples. ``()``: there is nothing to predict, and y is 0.
     weight : str or int, optional
         The column that says what each row counts in losses, numbers from 0; it is no part of the samples.
     test : float or path
@@ -124,21 +129,30 @@ def csv(
     else:
         other, table = (_read(file, target, weight, header) for file in (test, path))
         if other.names != table.names:
-            raise ValueError(f"{test}: has the columns {other.names}, {path} has {table.names}")
+            pairs = enumerate(zip_longest(other.names, table.names))
+            place = next(place for place, (name, expected) in pairs if name != expected)
+            raise ValueError(
+                f"{test}: has the columns {few(other.names)}, {path} has {few(table.names)}, and number "
+                f"{place} is the first that differs"
+            )
         held_out = len(other.x)
         x, y = np.concatenate([other.x, table.x]), _targets([other, table])
         weights = np.concatenate([other.weights, table.weights])
     # One data set of both parts, so that class numbers are the same.
     whole = Dataset(x, y, weight=None if weight is None else weights)
-    whole.columns = table.columns
+    whole.columns = table.columns if table.header else None
     return both(str(path), train, lambda is_train: whole[held_out:] if is_train else whole[:held_out])
 
 
 @dataclass(frozen=True)
 class _Table:
-    """What a file has: samples, their columns' names, weights, the texts of each target, the rows' lines."""
+    """What a file has: samples, their columns' names, weights, the texts of each target, the rows' lines.
+
+    Where its first line is no `header`, names are numbers.
+    """
 
     path: str
+    header: bool
     names: list[str]
     columns: list[str]
     targets: list[int]
@@ -159,6 +173,10 @@ def _read(
     with open(os.fspath(path), encoding="utf-8-sig", newline="") as file:  # a number would be an open file's
         try:
             alone = isinstance(target, Sequence) and not target
+            if not file.seekable():
+                raise ValueError(f"{path}: is a pipe, which can be read only once; write its table to a file")
+            if not file.seekable():
+                raise ValueError(f"{path}: is a pipe, which can be read only once; write its table to a file")
             delimiter = _delimiter(path, list(islice(file, 20)), alone)
             file.seek(0)
             lines: Iterable[str] = (f"{line.strip()}\n" for line in file) if delimiter == " " else file
@@ -183,13 +201,15 @@ def _table(path: str, rows: Rows, target: Columns, weight: str | int | None, hea
     targets = _places(path, names, "target", target, header)
     last = [] if weight is None else _places(path, names, "weight", [weight], header)
     if set(last) & set(targets):
-        raise ValueError(f'{path}: column "{names[last[0]]}" is both target and weight; name the target')
+        raise ValueError(
+            f"{path}: column {quoted(names[last[0]])} is both target and weight; name the target"
+        )
     samples = [place for place in range(len(names)) if place not in (*targets, *last)]
     if not samples:
         line, words = next(rows, (first_line, first))
         if len(words) != len(names):  # the first line is none of the table's
             raise _first_refused(path, [(line, words)], names, [])
-        raise ValueError(f"{path}: all of the columns {names} are targets or weights; no sample is left")
+        raise ValueError(f"{path}: all of the columns {few(names)} are targets or weights; no sample is left")
     if nameless := [place for place in samples if not names[place]]:
         raise unnamed(path, nameless[0])
     places = [*samples, *last]
@@ -222,8 +242,8 @@ def _table(path: str, rows: Rows, target: Columns, weight: str | int | None, hea
             raise unnamed(path, place)
     if guessed and not header and len(texts) == 1 and is_alone(texts[0]):
         raise ValueError(
-            f'{path}, line 1: is "{texts[0][0]}" the name of a class, which no other line has, or of the '
-            "column, beside names that are numbers? Say header=True or False (--header yes or no)"
+            f"{path}, line 1: is {quoted(texts[0][0])} the name of a class, which no other line has, or of "
+            "the column, beside names that are numbers? Say header=True or False (--header yes or no)"
         )
     x = np.concatenate(values).reshape(len(lines), len(places))
     if not (finite := np.isfinite(x)).all():
@@ -233,11 +253,11 @@ def _table(path: str, rows: Rows, target: Columns, weight: str | int | None, hea
     if (weights < 0).any():
         row = int(np.argmax(weights < 0))
         raise ValueError(
-            f'{path}, line {lines[row]}: column "{names[last[0]]}" is {weights[row]:g}, expected a weight, '
-            "a number from 0"
+            f"{path}, line {lines[row]}: column {quoted(names[last[0]])} is {weights[row]:g}, expected a "
+            "weight, a number from 0"
         )
     columns = [names[place] for place in samples]
-    return _Table(path, names, columns, targets, x[:, : len(samples)], weights, texts, lines)
+    return _Table(path, header, names, columns, targets, x[:, : len(samples)], weights, texts, lines)
 
 
 def _first_refused(
@@ -306,12 +326,14 @@ def _places(path: str, names: list[str], what: str, columns: Columns, header: bo
     wanted = columns if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
     found = []
     for column in wanted:
-        if not isinstance(column, str | SupportsIndex):
+        if not isinstance(column, str | SupportsIndex) or isinstance(column, bool):
             none = "; () for none" if what == "target" else ""
             raise TypeError(f"{path}: {what} is {column!r}, expected the name or number of a column{none}")
+        if isinstance(column, str) and not (header and column in names) and NUMBER.fullmatch(column):
+            column = int(column)
         if isinstance(column, str):
             if not header or names.count(column) != 1:
-                told = f"the columns {names}" if header else f"{len(names)} columns without names"
+                told = f"the columns {few(names)}" if header else f"{len(names)} columns without names"
                 raise ValueError(f"{path}: no one column is named {column!r}; it has {told}")
             found.append(names.index(column))
         elif -len(names) <= index(column) < len(names):
@@ -338,12 +360,12 @@ def _targets(tables: list[_Table]) -> Array:
 
 
 def _names(table: _Table) -> Array:
-    """The targets as names, shape (n,)."""
+    """The targets as names, objects of shape (n,)."""
     (words,) = table.texts
     for word in Counter(words):
         if is_number(word) or (word.lower() in MISSING and word.lower() != "none"):
             raise _refused(table, words.index(word), 0)
-    return np.array(words)
+    return np.array(words, np.object_)
 
 
 def _numbers(table: _Table) -> Array:

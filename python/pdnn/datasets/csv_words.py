@@ -5,8 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from math import isfinite
+from reprlib import Repr
 
 from pdnn._core import numbers
+
+_LONGEST = 60  # letters of a word in a message
+
+_FEW = Repr()
+_FEW.maxlist = 40
+_FEW.maxstring = _LONGEST
+few = _FEW.repr
+"""A list of words for a message, which a table of thousands of columns must not fill."""
 
 MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none")
 """What stands for a number or a name that is not there, in small letters; among names "none" is one."""
@@ -45,6 +54,12 @@ def is_number(word: str) -> bool:
     return True
 
 
+def quoted(word: str) -> str:
+    """A word for a message: not all of a long one, and escapes for letters that cannot be seen."""
+    short = word if len(word) <= _LONGEST else f"{word[: _LONGEST - 1]}…"
+    return f'"{short}"' if short.isprintable() else ascii(short)
+
+
 def unnamed(path: str, place: int) -> ValueError:
     """What is to be said of a column without a name."""
     return ValueError(
@@ -56,15 +71,16 @@ def unnamed(path: str, place: int) -> ValueError:
 
 def no_number(path: str, line: int, column: str, word: str) -> ValueError:
     """What is to be said of a field that is no number, or among names is one."""
+    said = quoted(word)
     if word.strip().lower() in MISSING:
         told = f"is missing{word and f' ({word})'}; fill it, or leave the line out"
     elif is_number(word) and isfinite(float(word)):
-        told = f'is "{word}", a number among names; write it as a name, as in "no. {word}"'
+        told = f'is {said}, a number among names; write it as a name, as in "no. {word}"'
     elif is_number(word):
-        told = f'is "{word}", expected a number that is finite'
+        told = f"is {said}, expected a number that is finite"
     elif WRITTEN_OTHERWISE.fullmatch(word.strip()):
-        told = f'is "{word}", expected a number with a decimal point, nothing between thousands, and no unit'
+        told = f"is {said}, expected a number with a decimal point, nothing between thousands, and no unit"
     else:
-        told = f'is "{word}", expected a number; encode words as numbers, such as 0 and 1'
+        told = f"is {said}, expected a number; encode words as numbers, such as 0 and 1"
     names = "; if this line has the names of columns, say header=True (--header yes)" if line == 1 else ""
-    return ValueError(f'{path}, line {line}: column "{column}" {told}{names}')
+    return ValueError(f"{path}, line {line}: column {quoted(column)} {told}{names}")
