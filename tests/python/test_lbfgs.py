@@ -250,6 +250,46 @@ def test_a_step_ends_as_it_was_told(search: str | None) -> None:
     assert 10 < evaluations(max_iter=50) < 50
 
 
+def test_a_search_that_has_found_nothing_goes_on() -> None:
+    """Else every later step would try the same point again."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 5))
+    y = np.sin(2 * x[:, :1])
+    for options in ({"max_iter": 1}, {"max_iter": 2}, {"max_iter": 20, "max_eval": 2}):
+        model = models.mlp([5, 16, 1], "tanh", dtype="float64", seed=3)
+        optimizer = optim.LBFGS(model.parameters(), line_search_fn="strong_wolfe", **options)
+        loss = 1.0
+        while optimizer.state_dict()["steps"] < 500:
+            loss = optimizer.step(
+                lambda: model.gradient(x, y, nn.MSELoss(), out=model.flat_gradients)[0]  # noqa: B023
+            )
+        assert loss < 2e-3
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("change", ["group", "decay"])
+def test_of_another_loss_curvature_is_learned_anew(search: str | None, change: str) -> None:
+    """Differences of gradients would have those terms that are new, too."""
+    model, function = problem("logistic")
+    parameters = list(model.parameters())
+    some = parameters[:1] if change == "group" else parameters
+    optimizer = optim.LBFGS(some, line_search_fn=search, max_iter=3)
+    closure = closure_of(model, function)
+    for _ in range(3):
+        optimizer.step(closure)
+    if change == "group":
+        optimizer.param_groups.append({"params": parameters[1:], "lr": 1.0, "weight_decay": 0.0})
+    else:
+        optimizer.param_groups[0]["weight_decay"] = 0.5
+    kept = model.flat_parameters.copy()
+    optimizer.step(closure)
+    changed = model.flat_parameters.copy()
+    model.flat_parameters[...] = kept
+    decay = optimizer.param_groups[0]["weight_decay"]
+    optim.LBFGS(parameters, line_search_fn=search, max_iter=3, weight_decay=decay).step(closure)
+    np.testing.assert_array_equal(changed, model.flat_parameters)
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 def test_memory_is_resumed_bit_for_bit(search: str | None) -> None:
     options = {"history_size": 3, "max_iter": 4, "line_search_fn": search}
@@ -375,7 +415,7 @@ def test_a_search_meets_the_strong_wolfe_conditions(first: float, center: float)
         lambda t: center * (t * t - 2 * center**2) / (t * t + 2 * center**2) ** 2,
     )
     start = look(0)
-    found = strong_wolfe(look, start, first, least=1e-12, looks=40, noise=0.0)
+    found = strong_wolfe(look, start, first, least=1e-12, looks=40, most=40, noise=0.0)
     assert found.loss <= start.loss + 1e-4 * found.step * start.slope
     assert abs(found.slope) <= 0.9 * abs(start.slope)
     assert found.step > 0
@@ -398,7 +438,7 @@ def test_a_search_over_waves_meets_them_too(seed: int) -> None:
         lambda t: float(height * speed @ np.cos(speed * t + phase)) + 0.04 * t,
     )
     start = look(0)
-    found = strong_wolfe(look, start, 10 ** random.uniform(-2, 1.5), least=1e-9, looks=25, noise=0.0)
+    found = strong_wolfe(look, start, 10 ** random.uniform(-2, 1.5), least=1e-9, looks=25, most=25, noise=0.0)
     assert found.loss <= start.loss + 1e-4 * found.step * start.slope
     assert abs(found.slope) <= 0.9 * abs(start.slope)
 
@@ -407,13 +447,13 @@ def test_a_search_comes_back_from_where_nothing_is_finite() -> None:
     look = along(
         lambda t: (t - 1) ** 2 if t < 2 else float("inf"), lambda t: 2 * (t - 1) if t < 2 else float("nan")
     )
-    found = strong_wolfe(look, look(0), 1e3, least=1e-12, looks=25, noise=0.0)
+    found = strong_wolfe(look, look(0), 1e3, least=1e-12, looks=25, most=25, noise=0.0)
     assert 0 < found.step < 2 and found.loss < 1
 
 
 def test_a_search_without_success_stays() -> None:
     look = along(lambda t: t, lambda t: -1.0)  # a slope that lies
-    assert strong_wolfe(look, look(0), 1.0, least=1e-12, looks=9, noise=0.0).step == 0
+    assert strong_wolfe(look, look(0), 1.0, least=1e-12, looks=9, most=9, noise=0.0).step == 0
 
 
 @pytest.mark.parametrize(

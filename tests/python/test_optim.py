@@ -506,11 +506,16 @@ def test_a_group_that_was_changed_is_checked(key: str, value: Any, kind: type[Ex
     assert other.param_groups[0]["lr"] == 0.1
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_numbers_of_a_rule_stay_as_they_were_made(name: str) -> None:
-    optimizer = of_two_groups(models.mlp([6, 5, 3], seed=1), name)
+CLOSURES = [optim.LBFGS, optim.LevenbergMarquardt, optim.GaussNewton, optim.NaturalGradient]
+
+
+@pytest.mark.parametrize("name", [*RULES, *CLOSURES])
+def test_numbers_of_a_rule_stay_as_they_were_made(name: Any) -> None:
+    model = models.mlp([6, 5, 3], seed=1)
+    optimizer = of_two_groups(model, name) if isinstance(name, str) else name(model.parameters())
     kind = type(optimizer).__name__
     for number in optimizer.config().keys() - {"type"}:
+        assert f"{number}={getattr(optimizer, number)!r}" in repr(optimizer)
         before = getattr(optimizer, number)
         with pytest.raises(AttributeError, match=f"{kind}: {number} is fixed; make a new {kind}, which can"):
             setattr(optimizer, number, 0.5)

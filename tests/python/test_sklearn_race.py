@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,23 @@ def raced(patch: pytest.MonkeyPatch, cores: int, seconds: Callable[[int], float]
     patch.setattr(Epochs, "by", named)
     patch.setattr(race.Race, "note", note)
     return made
+
+
+def test_no_more_than_two_sessions_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As each has the parameters, their gradients, the optimizer's state and a copy to undo steps."""
+    there = weakref.WeakSet[Epochs]()
+    most, begin = list[int](), Epochs._begin
+
+    def begun(own: Epochs, engine: Strategy) -> None:
+        begin(own, engine)
+        there.add(own)
+        most.append(len(there))
+
+    monkeypatch.setattr(Epochs, "_begin", begun)
+    made = raced(monkeypatch, 2, lambda threads: 1e-3 / threads)
+    monkeypatch.setattr(race, "AGAIN", 1.0)
+    MLPClassifier((9,), batch_size=41, max_iter=30, random_state=1).fit(DIGITS, DIGIT)
+    assert "team:2" in made and len(most) > 2 and max(most) == 2
 
 
 SETTINGS: list[dict[str, Any]] = [

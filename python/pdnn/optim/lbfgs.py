@@ -48,13 +48,14 @@ class LBFGS(ClosureOptimizer):
     ----------
     params : iterable of Parameter, or of dicts
         All parameters alike, or groups ``{"params": …, "weight_decay": …}``, of one learning rate. Parameters
-        in no group stay as they are.
+        in no group stay as they are. Where groups or their weight decay change, H is learned anew.
     lr : float
         The length of a step along d; with a line search the first one that it tries.
     max_iter : int
         Iterations of a step.
     max_eval : int, optional
-        Evaluations of a step; 5/4 of max_iter unless given.
+        Evaluations of a step; 5/4 of max_iter unless given. A line search that has found nothing better than
+        where it began goes on beyond them.
     tolerance_grad, tolerance_change : float
         See above.
     history_size : int
@@ -73,6 +74,8 @@ class LBFGS(ClosureOptimizer):
     ValueError
         If a number is out of range, a parameter appears twice, or groups have several learning rates.
     """
+
+    fixed = ("max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size", "line_search_fn")
 
     def __init__(
         self,
@@ -97,6 +100,7 @@ class LBFGS(ClosureOptimizer):
         if line_search_fn not in (None, "strong_wolfe"):
             raise ValueError(f'LBFGS: line_search_fn={line_search_fn!r}; expected "strong_wolfe" or None')
         self.line_search_fn = line_search_fn
+        self._groups: list[Any] | None = None  # of the last step
         self.rate()
 
     # ---- steps
@@ -144,6 +148,7 @@ class LBFGS(ClosureOptimizer):
     def minimize(self, evaluate: Callable[[], tuple[float, Array]]) -> float:
         """One step; `evaluate` gives the loss and the gradient, shape (count,), at the parameters."""
         lr, parameters = self.rate(), self.store().flat_parameters
+        self._forget_another_loss()
         decay, fixed = self._per_element()
         losses, noise = [], NOISE * float(np.finfo(parameters.dtype).eps)
 
@@ -186,6 +191,7 @@ class LBFGS(ClosureOptimizer):
                         step,
                         least=self.tolerance_change / largest,
                         looks=max(1, min(LOOKS, self.max_eval - len(losses))),
+                        most=LOOKS,
                         noise=noise * abs(loss),
                     )
                     step, loss, gradient = found.step, found.loss, found.gradient
@@ -226,6 +232,16 @@ class LBFGS(ClosureOptimizer):
             )
 
     # ---- groups
+
+    def _forget_another_loss(self) -> None:
+        """Where other elements are fixed than at the last step, or λ is another, differences say nothing."""
+        groups = [
+            (group["weight_decay"], [(own.offset, own.size) for own in group["params"]])
+            for group in self.param_groups
+        ]
+        if self._groups not in (None, groups):
+            self._state["counts"][...] = 0
+        self._groups = groups
 
     def _per_element(self) -> tuple[Array | None, Array]:
         """λ of each element, if there is one, and the numbers of the elements that are in no group."""

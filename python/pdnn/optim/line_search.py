@@ -36,7 +36,14 @@ class Point:
 
 
 def strong_wolfe(
-    look: Callable[[float], Point], start: Point, step: float, *, least: float, looks: int, noise: float
+    look: Callable[[float], Point],
+    start: Point,
+    step: float,
+    *,
+    least: float,
+    looks: int,
+    most: int,
+    noise: float,
 ) -> Point:
     """A point that meets the strong Wolfe conditions, or the best one known when the search must end.
 
@@ -51,7 +58,9 @@ def strong_wolfe(
     least : float
         An interval of steps shorter than this is not divided further.
     looks : int
-        Calls of `look` at most, at least 1.
+        Calls of `look` at most, at least 1, once a better point than `start` is known.
+    most : int
+        Calls at most until then.
     noise : float
         Losses that differ by less are equal but for rounding.
 
@@ -68,10 +77,10 @@ def strong_wolfe(
     def flat(here: Point) -> bool:
         return abs(here.slope) <= -CURVATURE * start.slope
 
-    low = start
+    low, made = start, 0
     while True:  # algorithm 3.5: until an interval has a point that meets the conditions
         here = look(step)
-        looks -= 1
+        made += 1
         if too_long(here, low):
             high = here
             break
@@ -80,13 +89,15 @@ def strong_wolfe(
         if here.slope >= 0:
             low, high = here, low
             break
-        if looks == 0:
+        if made >= looks:
             return here
         step = _limited(cubic_minimum(low, here), 2 * here.step, 10 * here.step)
         low = here
 
     before = inf
-    while looks > 0 and (width := abs(high.step - low.step)) > least:  # algorithm 3.6, "zoom"
+    while made < (most if low is start else looks):  # algorithm 3.6, "zoom"
+        if (width := abs(high.step - low.step)) <= least:
+            break
         middle = (low.step + high.step) / 2
         step = middle
         if width <= before * 2 / 3:  # else interpolation is slow here
@@ -95,7 +106,7 @@ def strong_wolfe(
             step = _limited(cubic_minimum(low, high), ends[0] + margin, ends[1] - margin, otherwise=middle)
         before = width
         here = look(step)
-        looks -= 1
+        made += 1
         if too_long(here, low):
             high = here
             continue

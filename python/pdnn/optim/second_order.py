@@ -228,6 +228,8 @@ class LevenbergMarquardt(SecondOrder):
         If a number is out of range, or a parameter appears twice.
     """
 
+    fixed = ("tau", "solver")
+
     def __init__(
         self, params: Params, tau: float = 1e-3, weight_decay: float = 0.0, solver: Solver = "auto"
     ) -> None:
@@ -299,6 +301,8 @@ class GaussNewton(SecondOrder):
         If a number is out of range, or a parameter appears twice.
     """
 
+    fixed = ("damping", "line_search_fn", "solver")
+
     def __init__(
         self,
         params: Params,
@@ -360,6 +364,7 @@ class NaturalGradient(SecondOrder):
         If a number is out of range, or a parameter appears twice.
     """
 
+    fixed = ("damping", "solver")
     fisher = True
 
     def __init__(

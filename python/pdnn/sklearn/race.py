@@ -57,7 +57,7 @@ def _turns(run: Epochs, engines: Sequence[Strategy]) -> Generator[tuple[Epochs, 
     """Yields what is to make how many steps, and is sent the seconds of one."""
     if len(engines) == 1:
         yield run, 0
-    seconds = yield run, FIRST
+    engine, seconds = engines[0], (yield run, FIRST)
     patience = PATIENCE
     while True:
         began = perf_counter()
@@ -65,19 +65,21 @@ def _turns(run: Epochs, engines: Sequence[Strategy]) -> Generator[tuple[Epochs, 
             seconds = yield run, ceil(left / max(seconds, 1e-7))
         patience *= AGAIN
         if seconds >= SHORT:
-            run = yield from _fastest(run, engines)
+            engine, run = yield from _fastest(engine, run, engines)
 
 
-def _fastest(run: Epochs, engines: Sequence[Strategy]) -> Generator[tuple[Epochs, int], float, Epochs]:
-    """Yields and is sent the same; returns what trains by the fastest engine."""
+def _fastest(
+    engine: Strategy, run: Epochs, engines: Sequence[Strategy]
+) -> Generator[tuple[Epochs, int], float, tuple[Strategy, Epochs]]:
+    """Yields and is sent the same; returns the fastest engine, and what trains by it."""
     from pdnn.estimate.turns import as_many_as_pay, turns
 
-    pairs, runs = as_many_as_pay(engines), dict[Strategy, Epochs]()
+    pairs, runs = as_many_as_pay(engines), {engine: run}
     pair = next(pairs)
     try:
         while True:
-            runs = {engine: runs.get(engine) or run.by(engine) for engine in pair}
+            runs = {each: runs.get(each) or run.by(each) for each in pair}
             pair = pairs.send((yield from turns(list(runs.values()), SELF)))
     except StopIteration as end:
         fastest, _ = end.value
-        return runs[fastest]
+        return fastest, runs[fastest]

@@ -112,10 +112,11 @@ class Stochastic(Fitted):
         if trainer.wants_auto and workers.comm.size == 1:
             engines = [*engines_up_to(workers.threads)]
             trainer.train_by(engines[0])
-        run = Epochs(trainer, feed.source, batch, shuffle=False, augment=None, timeline=False)
-        passes = Passes(work, trainer, Race(run, engines), feed, batch, self.shuffle)
+        race = Race(Epochs(trainer, feed.source, batch, shuffle=False, augment=None, timeline=False), engines)
+        passes = Passes(work, trainer, race, feed, batch, self.shuffle)
         try:
-            with run.together():
+            # Those of a race come and go, and no rank waits for it.
+            with passes.run.together() if len(engines) == 1 else nullcontext():
                 self._epochs(work, trainer, passes)
                 passes.run.finish()
         except FloatingPointError as error:
