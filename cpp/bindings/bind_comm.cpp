@@ -226,6 +226,9 @@ void bind_errors(py::module_& m) {
       raise_with_notes(PyExc_ValueError, error.what());
     } catch (const CommunicationError& error) {
       raise_with_notes(communication_error, error.what());
+    } catch (const std::runtime_error& error) {  // as of an extension's layer
+      if (typeid(error) != typeid(std::runtime_error)) throw;
+      raise_with_notes(PyExc_RuntimeError, error.what());
     } catch (const OutOfMemory&) {
       throw;  // which says how much
     } catch (const std::bad_alloc&) {

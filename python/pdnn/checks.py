@@ -93,6 +93,19 @@ def shape_of_sample(owner: object, value: Any) -> tuple[int, ...]:
     return tuple(integer(owner, "a size in input_shape", size, 0) for size in value)
 
 
+def plain(owner: object, settings: Mapping[str, Any]) -> Any:
+    """The settings as a file gives them back; TypeError if JSON cannot hold them."""
+    import json
+
+    try:
+        return json.loads(json.dumps(settings))
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{_named(owner)}: checkpoints cannot hold the settings {settings} ({error}); expected numbers, "
+            "words, and lists or dicts of such"
+        ) from None
+
+
 def _named(owner: object) -> str:
     return owner if isinstance(owner, str) else type(owner).__name__
 

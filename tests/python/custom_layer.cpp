@@ -18,6 +18,7 @@ struct Scale : Layer<T> {
     return in;
   }
   void forward(const Pass& pass, const T* params, Batch<const T> x, Batch<T> y, T*) const override {
+    if (pass.training() && x.data[0] > 10'000) throw std::runtime_error("too bri\xe9");  // Latin-1
     if (pass.training() && x.data[0] > 100) throw std::runtime_error("too bright");
     const auto [begin, rows] = pass.share(x.rows);
     for (auto i = begin * x.width(); i < (begin + rows) * x.width(); ++i) y.data[i] = params[i % features] * x.data[i];
@@ -31,6 +32,9 @@ struct Scale : Layer<T> {
       if (dx.data) dx.data[i] = params[c] * dy.data[i];
       grads[c] += dy.data[i] * x.data[i];
     }
+  }
+  pdnn::Index saved(const std::vector<pdnn::Index>&) const override {
+    return features == 17 ? std::numeric_limits<pdnn::Index>::max() : 0;
   }
   Py_ssize_t features;
 };

@@ -158,6 +158,11 @@ def test_errors_are_python_s(scale: type[nn.CustomLayer]) -> None:
         trainer = pdnn.Trainer(model, nn.MSELoss(), optimizer, strategy=strategy)
         with pytest.raises(RuntimeError, match="Scale: too bright"):
             trainer.fit(data, epochs=1, batch_size=4, verbose=False)
+    bright = np.full((8, 4), 1e5), data[1]
+    with pytest.raises(RuntimeError, match="Scale: too bri\ufffd"):  # its words are no UTF-8
+        trainer.fit(bright, epochs=1, batch_size=4, verbose=False)
+    with pytest.raises(ValueError, match=r"saves 9223372036854775807 elements a row; expected .* 2\*\*40"):
+        nn.Sequential(scale(17)).predict(np.ones((2, 17), np.float32))
     with pytest.raises(ValueError, match="layer 1, Scale: cannot be written as C"):
         model.to_c("model.c", (4,))
 
@@ -193,6 +198,32 @@ def test_arguments_that_files_could_not_bring_back_are_refused(scale: type[nn.Cu
         TypeError, match=r"Other: files of models could not make it again by Other\(.*their own"
     ):
         other(4)
+
+
+def test_arguments_that_files_would_lose_are_refused(scale: type[nn.CustomLayer]) -> None:
+    def with_more(self: nn.CustomLayer, features: int, more: float = 0.5, **others: float) -> None:
+        nn.CustomLayer.__init__(self, features=features)
+
+    lossy = type("Lossy", (scale,), {"__init__": with_more, "__module__": scale.__module__})
+    with pytest.raises(TypeError, match=r"could not make it again by Lossy\(.*\(without more\); hand its"):
+        lossy(4, more=0.25)
+
+    for name in ("training", "type", "dtype", "config"):
+
+        def named(self: nn.CustomLayer, features: int, **given: object) -> None:
+            nn.CustomLayer.__init__(self, features=features, **given)
+
+        taken = type("Taken", (scale,), {"__init__": named, "__module__": scale.__module__})
+        with pytest.raises(ValueError, match=f'Taken: "{name}" cannot be the name of an argument'):
+            taken(4, **{name: True})
+
+
+def test_sizes_that_have_changed_are_told(scale: type[nn.CustomLayer]) -> None:
+    layers = scale(4), nn.Linear(4, 4), nn.BatchNorm1d(4)
+    for layer, name in zip(layers, ("features", "out_features", "num_features"), strict=True):
+        setattr(layer, name, 8)
+        with pytest.raises(ValueError, match="a layer's sizes were changed after it was made; make a new"):
+            nn.Sequential(nn.Linear(8, 4), layer).parameters()
 
 
 def test_names_that_files_could_not_tell_apart_are_refused(scale: type[nn.CustomLayer]) -> None:

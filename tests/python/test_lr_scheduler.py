@@ -270,6 +270,26 @@ def test_a_checkpoint_compares_the_settings_that_a_schedule_lists(tmp_path: Path
             trainer.fit((X, Y), 2, 8, checkpoint=tmp_path, resume=True, verbose=False)
 
 
+@pytest.mark.parametrize("settings", [(2, 4), {30: 0.1, 4: 0.5}, float("nan"), np.float64(0.5)])
+def test_settings_are_compared_as_files_have_them(tmp_path: Path, settings: Any) -> None:
+    kind = type("Kept", (optim.StepLR,), {"settings": ("kept",), "kept": settings})
+    for epochs in (1, 2):
+        sgd = two_rates(model := network())
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, schedule=kind(sgd, 3))
+        trainer.fit((X, Y), epochs, 8, checkpoint=tmp_path, resume=epochs > 1, verbose=False)
+    assert trainer.epoch == 2
+
+
+@pytest.mark.parametrize("settings", [np.arange(3), np.int64(3), {1, 2}])
+def test_settings_that_no_file_can_hold_are_refused_at_once(settings: Any) -> None:
+    kind = type("Lost", (optim.StepLR,), {"settings": ("kept",), "kept": settings})
+    sgd = two_rates(model := network())
+    with pytest.raises(
+        TypeError, match=r"Lost: checkpoints cannot hold the settings .*'kept': .*lists or dicts"
+    ):
+        pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, schedule=kind(sgd, 3))
+
+
 def test_settings_are_beside_those_of_a_base_class() -> None:
     warm = type("Warm", (optim.StepLR,), {"settings": ("period",), "period": 4})
     sgd = two_rates(network())

@@ -243,10 +243,19 @@ def test_a_file_does_not_describe_what_it_has_no_code_of(tmp_path: Path) -> None
         def forward(self, x: Any) -> Any:
             return super().forward(x) * 2
 
+    class Wide(nn.Linear):
+        """Whose name is not known where the file is read."""
+
+    class Kept(nn.Sequential):
+        """Read as a Sequential."""
+
     file, x = tmp_path / "net.safetensors", np.ones((1, 4), np.float32)
+    (kept := Kept(nn.Linear(4, 3))).save(file)
+    np.testing.assert_array_equal(pdnn.load_model(file).predict(x), kept.predict(x))
     for make in (
         lambda seed: nn.Sequential(nn.Linear(4, 3), ReLU(), seed=seed),
         lambda seed: Twice(nn.Linear(4, 3), seed=seed),
+        lambda seed: nn.Sequential(nn.Residual(Wide(4, 4)), seed=seed),
     ):
         model, other = make(1), make(2)
         model.save(file)

@@ -214,7 +214,7 @@ def take(
         compared["classes "] = (names, training.classes_.tolist())
     compared |= {f"{name} ": (notes[name], has) for name, has in training.notes.items() if name in notes}
     for what, (had, has) in compared.items():
-        if had != has:
+        if json.dumps(had, sort_keys=True) != json.dumps(has, sort_keys=True):  # which knows no tuples
             raise ValueError(f"{path}: was trained with {what}{had}, this trainer has {has}")
     check(place)
     arrays = {name: values for name, values in content.arrays.items() if not name.startswith(RANK)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Callable
@@ -136,7 +137,7 @@ def _warn_of_changes(training: Training, path: Path, layout: dict[str, Any]) -> 
     for name, now in what_is_trained(training).items():
         had = layout.get(name, now)  # earlier files have none
         for number, (one, other) in enumerate(zip_longest(had, now)):
-            if one != other:
+            if json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True):  # which knows no tuples
                 which = f"{name} {number}" if len(had) > 1 else name
                 words = f"{path}: was trained with {which} {one}, this trainer goes on with {other}"
                 warnings.warn(words, stacklevel=2)

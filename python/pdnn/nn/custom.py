@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
+from inspect import Parameter as Argument
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pdnn.core import CoreCustom, Width, core_for
 from pdnn.nn.module import Module
 from pdnn.store import Parameter
+
+_VARIABLE = (Argument.VAR_POSITIONAL, Argument.VAR_KEYWORD)
 
 
 class CustomLayer(Module, ABC):
@@ -30,8 +33,8 @@ class CustomLayer(Module, ABC):
     TypeError
         If `make` returns something else than a layer, or JSON or the class cannot take the arguments.
     ValueError
-        If the extension was built for another version of pdnn's headers, or a parameter's name is no
-        identifier or an attribute already.
+        If the extension was built for another version of pdnn's headers, a parameter's name is no identifier
+        or an attribute already, or an argument has the name of one that all layers have.
     """
 
     if TYPE_CHECKING:  # the arguments and the parameters
@@ -63,6 +66,11 @@ class CustomLayer(Module, ABC):
         self._arguments = tuple(arguments)
         self._check_arguments(arguments)
         for name, value in arguments.items():
+            if name in ("training", "type") or hasattr(CustomLayer, name):
+                raise ValueError(
+                    f'{type(self).__name__}: "{name}" cannot be the name of an argument, as it is an '
+                    "attribute of all layers"
+                )
             setattr(self, name, value)
         for name, shape in self.build(core_for("float32")).parameters():
             if not name.isidentifier() or hasattr(self, name):
@@ -81,8 +89,12 @@ class CustomLayer(Module, ABC):
             raise TypeError(
                 f"{name}: files of models cannot hold the arguments {arguments} ({error}); pass what JSON can"
             ) from None
+        own = signature(type(self))
         try:
-            signature(type(self)).bind(**arguments)
+            own.bind(**arguments)
+            named = (each.name for each in own.parameters.values() if each.kind not in _VARIABLE)
+            if forgotten := [each for each in named if each not in arguments]:
+                raise TypeError(f"without {', '.join(forgotten)}")
         except TypeError as error:
             raise TypeError(
                 f"{name}: files of models could not make it again by {name}(**{arguments}) ({error}); hand "

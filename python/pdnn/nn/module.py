@@ -97,7 +97,7 @@ class Module(Advising):
             if name != "training" and name[0] != "_" and name in self.config():
                 raise ValueError(
                     f"{type(self).__name__}.{name}: it is fixed since the model's first call or use of its "
-                    "parameters; change it in a copy.deepcopy of the whole model"
+                    "parameters; change it in a copy.deepcopy of the whole model, or sizes in a new layer"
                 )
         super().__setattr__(name, value)
 

@@ -16,10 +16,10 @@ from pdnn.nn.export import Exportable
 from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.module import Module
 from pdnn.nn.place import Place
-from pdnn.nn.static import runs_in_python
+from pdnn.nn.static import can_be_named, runs_in_python, why_other_parameters
 from pdnn.nn.targets import prepare_rows
 from pdnn.recording import no_grad
-from pdnn.store import Array, Handle, Store
+from pdnn.store import Array, Handle, Parameter, Store
 
 if TYPE_CHECKING:
     from pdnn.nn.summary import Summary
@@ -104,11 +104,9 @@ class Sequential(Exportable):
         core = core_for(dtype)
         drawn = any(own._data is None for own in named.values())  # else all values are those of other models
         model = core.Model(self.build(core), seed if drawn else None)
-        if model.params.size + model.buffers.size != sum(own.size for own in named.values()):
-            raise ValueError(
-                "Sequential: a layer with parameters is inside it twice, and the core would take it for two; "
-                "build one for each place, or call the one twice in a forward of your own"
-            )
+        shapes = [own.shape for own in named.values() if isinstance(own, Parameter)]
+        if [tuple(shape) for _, shape in model.parameters()] != shapes:
+            raise ValueError(f"Sequential: {why_other_parameters(self)}")
         self._model = model  # before handles are attached, after which nothing is allocated again
         return Store(named, model.params, model.grads, model.buffers, seed, dtype)
 
@@ -320,7 +318,8 @@ class Sequential(Exportable):
     # ---- as a module
 
     def _metadata(self) -> dict[str, str]:
-        if runs_in_python(self) is not None:  # a file has no code: it would be read as another model
+        if runs_in_python(self) is not None or not all(map(can_be_named, self.layers)):
+            # A file has no code: it would be read as another model, or not at all.
             return super()._metadata()
         architecture = {"dtype": self.dtype, **self.config()}
         return {"pdnn.architecture": json.dumps(architecture), **super()._metadata()}

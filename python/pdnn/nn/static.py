@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeVar
 
 M = TypeVar("M", bound=Any)  # a Module
@@ -18,6 +19,31 @@ def runs_in_python(module: M) -> M | None:
     if own_call < _bases("build", module)[0] or not _has_build(module):
         return module
     return next(filter(None, map(runs_in_python, module.children())), None)
+
+
+def can_be_named(module: Any) -> bool:
+    """Whether the classes' names, of this module and all inside it, tell a file's reader what to build."""
+    kind, layers = type(module), sys.modules[__package__]
+    own = getattr(layers, kind.__name__, None) is kind or isinstance(module, layers.CustomLayer)
+    return own and all(map(can_be_named, module.children()))
+
+
+def why_other_parameters(module: Any) -> str:
+    """Why the core has other parameters than the layers, and what to do."""
+    if _repeats(module, set()):
+        return (
+            "a layer with parameters is inside it twice, and the core would take it for two; "
+            "build one for each place, or call the one twice in a forward of your own"
+        )
+    return "a layer's sizes were changed after it was made; make a new layer instead"
+
+
+def _repeats(module: Any, seen: set[int]) -> bool:
+    """Whether a module is inside this one in two places, or was seen before."""
+    if id(module) in seen:
+        return True
+    seen.add(id(module))
+    return any(_repeats(child, seen) for child in module.children())
 
 
 def _has_build(module: Any) -> bool:

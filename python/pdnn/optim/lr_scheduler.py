@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pdnn.advice import SCHEDULE, Advising
-from pdnn.checks import integer, kind_of, number, several
+from pdnn.checks import integer, kind_of, number, plain, several
 from pdnn.optim.optimizer import Optimizer
 from pdnn.store import Array
 
@@ -122,7 +122,8 @@ class LRScheduler(Advising):
         """The schedule's own settings, which ranks and a checkpoint compare; as JSON can hold them."""
         kinds = reversed(type(self).__mro__)
         names = (name for kind in kinds for name in vars(kind).get("settings", ()))
-        return {"type": type(self).__name__} | {name: getattr(self, name) for name in names}
+        own: dict[str, Any] = plain(self, {name: getattr(self, name) for name in names})
+        return {"type": type(self).__name__} | own
 
     def _rates(self, t: int) -> list[float]:
         """`rates`, a number for each group."""
@@ -385,6 +386,7 @@ def check_schedule(schedule: object, optimizer: Optimizer) -> None:
         )
     if schedule.optimizer is not optimizer:
         raise ValueError("Trainer: the schedule is of another optimizer")
+    schedule.config()  # or raises an error
 
 
 def _power(gamma: float, times: float) -> float:

@@ -42,7 +42,7 @@ class Optimizer(Advising, ParameterGroups):
 
     _stepper: Stepper | None = None
 
-    def __init__(self, params: Params, lr: float, weight_decay: float) -> None:
+    def __init__(self, params: Params, lr: float, weight_decay: float = 0.0) -> None:
         super().__init__(params, lr, weight_decay)
         self._core: CoreOptimizer | None = None  # the core's optimizer, of all parameters in _store
         self._store: Store | None = None

@@ -81,7 +81,8 @@ Index Custom<T>::saved_elements(const Shape& in) const {
   custom::abi::Outcome outcome;
   layer_->saved(layer_->self, extents.data(), in.rank(), &elements, &outcome);
   check(outcome);
-  require(elements >= 0, name_, ": saves ", elements, " elements a row; expected 0 or more");
+  require(elements >= 0 && elements < Index{1} << 40, name_, ": saves ", elements,
+          " elements a row; expected 0 or more, and less than 2**40");
   return elements;
 }
 
