@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pdnn
-from pdnn.comm import Communicator
+from pdnn.comm import Communicator, Request
 from pdnn.comm.calls import Op
 
 Array = NDArray[Any]
@@ -197,6 +198,29 @@ def check_requests_in_any_order(comm: Communicator) -> None:
     np.testing.assert_array_equal(polled.wait(), np.full(3, comm.size))
 
 
+def check_requests_of_several_threads(comm: Communicator) -> None:
+    total = sum(range(1, comm.size + 1))
+    for check in (True, False):
+        requests = [
+            comm.start_all_reduce(np.full(40 + number % 3, comm.rank + 1.0), check=check)
+            for number in range(200)
+        ]
+        found = [0] * 4  # requests that each thread saw done with other values
+
+        def look(thread: int, requests: list[Request[Array]] = requests, found: list[int] = found) -> None:
+            for number in range(thread, len(requests) + thread):
+                request = requests[number % len(requests)]
+                if number % 3:
+                    while not request.test():
+                        pass
+                found[thread] += not (request.wait() == total).all()
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(look, range(4)))
+        assert found == [0] * 4
+        comm.barrier()
+
+
 def check_split(comm: Communicator) -> None:
     color = comm.rank % 2
     part = comm.split(color, key=-comm.rank)
@@ -378,6 +402,7 @@ ALL = [
     check_messages_to_oneself_do_not_wait,
     check_unchecked_calls,
     check_requests_in_any_order,
+    check_requests_of_several_threads,
     check_split,
     check_shared_memory,
     check_mistakes_are_named_on_every_rank,

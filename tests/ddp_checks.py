@@ -515,6 +515,11 @@ def check_collectives(comm: Communicator) -> None:
     assert ddp.allreduce(comm.rank, op=ddp.Sum) == p * (p - 1) // 2
     assert ddp.allreduce(pdnn.Tensor(np.float64(comm.rank)), op=ddp.Min) == 0
     assert "mean" in refused(TypeError, lambda: ddp.allreduce(np.arange(3)))
+    for average in (False, ddp.Sum):  # Horovod's second argument
+        assert "pass that as in op=ddp.Sum" in refused(TypeError, lambda: ddp.allreduce(mine, average))  # noqa: B023
+    if p > 1:
+        told = refused(ValueError, lambda: ddp.allgather(np.ones((1, 2 + comm.rank))))
+        assert "allgather: rank 1 has rows of shape (3,), rank 0 of (2,)" in told
     np.testing.assert_array_equal(ddp.allreduce([1.0, comm.rank], op=ddp.Max), [1, p - 1])
     np.testing.assert_array_equal(ddp.broadcast([comm.rank, 2], p - 1), [p - 1, 2])
     rows = ddp.allgather(np.full((comm.rank, 2), comm.rank))

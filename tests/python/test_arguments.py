@@ -314,7 +314,10 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
         (lambda: pdnn.callbacks.CSVLogger(3), "expected str, bytes or os.PathLike object, not int"),
         (lambda: nn.ModuleList(3), "ModuleList: modules is of type int, expected a list of Modules"),
         (lambda: pdnn.cat("ab"), "cat: tensors is of type str, expected a list of Tensors"),
-        (lambda: nn.utils.clip_grad_norm_(3, 1.0), "clip_grad: parameters is of type int, expected Param"),
+        (
+            lambda: nn.utils.clip_grad_norm_(3, 1.0),
+            "clip_grad_norm_: parameters is of type int, expected Param",
+        ),
         (lambda: RandomSampler(None), "RandomSampler: got NoneType, expected a Dataset, or something else"),
         (lambda: SequentialSampler(3), "SequentialSampler: got int, expected a Dataset, or something else"),
         (lambda: DistributedSampler(3), "DistributedSampler: got int, expected a Dataset, or something else"),

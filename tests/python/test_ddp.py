@@ -166,8 +166,12 @@ def test_mistakes_are_refused() -> None:
         loss(model(ROWS[:4]), LABELS[:4]).backward()
     opt.zero_grad()
     loss(model(ROWS[:4]), LABELS[:4]).backward()
+    for clip in (nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_):
+        with pytest.raises(ValueError, match=rf"{clip.__name__}: the gradients .* call its synchronize\(\)"):
+            clip(opt.parameters(), 1.0)
     opt.synchronize()
-    with pytest.raises(ValueError, match="gradients from before are still there"):
+    nn.utils.clip_grad_norm_(opt.parameters(), 1.0)
+    with pytest.raises(ValueError, match=r"gradients from before are still there, of \S+, …; call zero_grad"):
         loss(model(ROWS[:4]), LABELS[:4]).backward()
     opt.zero_grad()
     with pytest.raises(ValueError, match=r"losses of this pass count 2 and 4 rows, .* with op=ddp\.Sum"):

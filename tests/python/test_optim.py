@@ -698,5 +698,5 @@ def test_optimizers_and_schedules_show_their_numbers() -> None:
 
 def test_clipping_says_what_it_takes() -> None:
     for wrong, said in ((nn.Sequential(nn.Linear(2, 2)), "Linear"), ([3], "int")):
-        with pytest.raises(TypeError, match=f"clip_grad: got {said}, expected Parameters"):
+        with pytest.raises(TypeError, match=f"clip_grad_norm_: got {said}, expected Parameters"):
             nn.utils.clip_grad_norm_(wrong, 1.0)  # type: ignore[arg-type]

@@ -88,39 +88,42 @@ Index Communicator::bytes_sent(const Call& call) const {
 // ---- requests
 
 Request::Request(Request&& other) noexcept
-    : owner_(std::exchange(other.owner_, nullptr)), ticket_(other.ticket_), entry_(other.entry_) {}
+    : owner_(other.owner_.exchange(nullptr)), ticket_(other.ticket_), entry_(other.entry_) {}
 
 Request& Request::operator=(Request&& other) noexcept {
-  std::swap(owner_, other.owner_);
+  owner_ = other.owner_.exchange(owner_);
   std::swap(ticket_, other.ticket_);
   std::swap(entry_, other.entry_);
   return *this;
 }
 
 bool Request::test() {
-  if (!owner_) return true;
-  Communicator* owner = std::exchange(owner_, nullptr);
+  Communicator* const owner = owner_.load(std::memory_order_acquire);
+  if (!owner) return true;
+  const std::lock_guard turn(owner->turn_);
+  if (!pending()) return true;  // as another thread has just seen
   try {
-    if (!owner->test(ticket_)) {
-      owner_ = owner;
-      return false;
-    }
+    if (!owner->test(ticket_)) return false;
   } catch (...) {
+    owner_.store(nullptr, std::memory_order_release);
     owner->rethrow(entry_);
   }
   owner->record_.leave(entry_);
+  owner_.store(nullptr, std::memory_order_release);
   return true;
 }
 
 void Request::wait(const char* call) {
-  if (!owner_) return;
-  Communicator& owner = *owner_;
+  Communicator* const waited = owner_.load(std::memory_order_acquire);
+  if (!waited) return;
+  Communicator& owner = *waited;
   Waiting waiting;
   while (!test()) {
     if (entry_ != 0) owner.record_.recorder()->waits(entry_);
     try {
       if (waiting.seconds() > owner.timeout_) owner.time_out(ticket_, call);
       if (!waiting.pause()) continue;
+      const std::lock_guard turn(owner.turn_);
       owner.check_others();
       owner.look_for_stall(waiting.seconds(), entry_);
     } catch (...) {
@@ -128,13 +131,18 @@ void Request::wait(const char* call) {
       throw;
     }
   }
+  const std::lock_guard turn(owner.turn_);
   owner.count({.seconds = waiting.until_now()});
 }
 
 void Request::abandon() {
-  if (!owner_) return;
-  owner_->record_.leave(entry_);
-  const Call left = std::exchange(owner_, nullptr)->abandon(ticket_);
+  Communicator* const owner = owner_.load(std::memory_order_acquire);
+  if (!owner) return;
+  const std::lock_guard turn(owner->turn_);
+  if (!pending()) return;
+  owner->record_.leave(entry_);
+  owner_.store(nullptr, std::memory_order_release);
+  const Call left = owner->abandon(ticket_);
   pin(left.in.data, left.in.bytes());
   pin(left.out.data, left.out.bytes());
 }
@@ -202,6 +210,7 @@ Request Communicator::begin(const Call& call) {
     return {};
   }
   if (size_ > 1 || call.kind == Kind::send || call.kind == Kind::recv) {
+    const std::lock_guard turn(turn_);
     count({.bytes = bytes_sent(call)});
     RecordedCall recorded(record_, enter(call));
     Request request = start(call);

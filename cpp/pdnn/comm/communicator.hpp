@@ -1,8 +1,10 @@
 #pragma once
 /// Communicator: a group of ranks that pass arrays to one another. Its implementations: ranks as threads, ranks as MPI
 /// processes; a group of one is the identity.
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -68,7 +70,7 @@ struct AllReduce {
 const Traffic& traffic_of_this_thread();
 
 /// A call under way. Its buffers belong to it until test() says true or wait() returns; the communicator must outlive
-/// it. Dropped before, it forgets the call.
+/// it. Dropped before, it forgets the call. Several threads may test it and wait for it; an error is thrown in one.
 class Request {
  public:
   Request() = default;  ///< done already
@@ -88,19 +90,19 @@ class Request {
   /// Of the rank's record; 0: there is none.
   std::uint64_t entry() const { return entry_; }
   /// False once test() or wait() has said that the call is done.
-  bool pending() const { return owner_ != nullptr; }
+  bool pending() const { return owner_.load(std::memory_order_acquire) != nullptr; }
 
  private:
   friend class Communicator;
 
-  Communicator* owner_ = nullptr;  // null: done
+  std::atomic<Communicator*> owner_ = nullptr;  // null: done
   int ticket_ = 0;
   std::uint64_t entry_ = 0;  // of the record
 };
 
-/// One rank's end of a group, used by one thread at a time. Every rank makes the same collective calls in the same
-/// order. All forms without start_ return when this rank's part is done; start_ forms never wait. No call allocates
-/// once its like was made before.
+/// One rank's end of a group. Every rank makes the same collective calls in the same order, one thread of it at a time;
+/// meanwhile others may send, receive, and wait for what was started. All forms without start_ return when this rank's
+/// part is done; start_ forms never wait. No call allocates once its like was made before.
 ///
 /// ValueError: this rank's arguments are wrong (between threads also: the ranks' arguments differ). CommunicationError:
 /// MPI failed, or a wait between threads lasted longer than PDNN_TIMEOUT seconds (MPI: that ends the job). RankFailed:
@@ -273,6 +275,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void make_outside(const Call& call);
   void count(const Traffic& more);
 
+  std::mutex turn_;  // of threads to start calls and to look for their ends
   int rank_, size_;
   double timeout_;
   std::int64_t step_ = -1;  // unknown

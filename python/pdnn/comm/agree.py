@@ -139,9 +139,9 @@ def describe(call: str, array: object, options: str = "", *, writes: bool = Fals
     return header
 
 
-def with_out(header: Header, a: object, out: object) -> Header:
+def with_out(header: Header, a: Any, out: Any) -> Header:
     """The header of `a`, with what is wrong with `out`: it must be like `a`, on all of its memory or none."""
-    if header.problem:
+    if header.problem or (out is a and out.flags.writeable):
         return header
     told = describe(header.call, out, writes=True)
     if told.problem:

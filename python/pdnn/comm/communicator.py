@@ -35,11 +35,12 @@ class Communicator:
     """A group of ranks, seen by one of them: `pdnn.world`, `from_mpi4py`, ``SELF``, or a `split` of one.
 
     Arrays are C-ordered, of float32, float64, int32, int64 or uint8, with at most 8 dimensions. Every rank
-    makes the same collective calls in the same order, one thread of it at a time. Each call first exchanges a
-    small header, so that calls or arguments that do not match are an error on every rank, which names two of
-    them; ``check=False``, on every rank, leaves this out. A ``start_`` form begins the call and returns a
-    `Request`; its header is sent beside the data, and `Request.wait` raises the error, after which this
-    group takes no more calls. Between threads, sums are taken in the order of ranks; MPI has its own.
+    makes the same collective calls in the same order, one thread of it at a time; other threads may send,
+    receive, and wait for requests meanwhile. Each call first exchanges a small header, so that calls or
+    arguments that do not match are an error on every rank, which names two of them; ``check=False``, on every
+    rank, leaves this out. A ``start_`` form begins the call and returns a `Request`; its header is sent
+    beside the data, and `Request.wait` raises the error, after which this group takes no more calls. Between
+    threads, sums are taken in the order of ranks; MPI has its own.
 
     Parameters
     ----------
@@ -318,17 +319,22 @@ class Communicator:
         self.core.at_step(step)
 
     def _run(self, call: Call[Result], check: bool) -> Result:
-        with self._turn.taken(call.header.call):
-            if check:
-                headers = self._agree(call.header, uneven=call.uneven)
-            else:
-                self._begun.match(call.header.call)
-                headers = self._assume(call.header)
-            request, result = call.begin(headers)
-            request.wait()
-            return result
+        return self._turn.within(call.header.call, self._made, call, check)
+
+    def _made(self, call: Call[Result], check: bool) -> Result:
+        if check:
+            headers = self._agree(call.header, uneven=call.uneven)
+        else:
+            self._begun.match(call.header.call)
+            headers = self._assume(call.header)
+        request, result = call.begin(headers)
+        request.wait()
+        return result
 
     def _start(self, call: Call[Result], check: bool) -> Request[Result]:
+        return self._turn.within(call.header.call, self._started, call, check)
+
+    def _started(self, call: Call[Result], check: bool) -> Request[Result]:
         self._begun.match(call.header.call, wait=False)
         exchange = None
         if check and self.size > 1:
@@ -356,11 +362,13 @@ class Communicator:
         """All ranks' headers, which fit together."""
         if self.size == 1:
             return self._assume(header)
-        with self._turn.taken(header.call):
-            self._begun.match(header.call)
-            request, compared, _ = self._exchange(header, uneven)
-            request.wait(header.call)
-            return compared()
+        return self._turn.within(header.call, self._agreed, header, uneven)
+
+    def _agreed(self, header: Header, uneven: bool) -> Sequence[Header]:
+        self._begun.match(header.call)
+        request, compared, _ = self._exchange(header, uneven)
+        request.wait(header.call)
+        return compared()
 
     def _exchange(
         self, header: Header, uneven: bool

@@ -133,7 +133,13 @@ def from_mpi4py(comm: MPI.Intracomm) -> Communicator:
     """
     module, native = _start()
     if not isinstance(comm, module.Intracomm) or comm == module.COMM_NULL:
-        raise TypeError(f"from_mpi4py: got {comm!r}; it takes a communicator such as MPI.COMM_WORLD")
+        null = isinstance(comm, module.Comm) and comm == module.COMM_NULL
+        got = (
+            "COMM_NULL, which has no ranks (this one is in no part of a Split, or it was freed)"
+            if null
+            else comm
+        )
+        raise TypeError(f"from_mpi4py: got {got}; it takes a communicator such as MPI.COMM_WORLD")
     if comm.size > 1:
         end_the_job_on_errors(module, native)
     return Communicator(native.wrap(comm.handle))
@@ -169,8 +175,10 @@ def _import_mpi4py() -> tuple[Any, bool]:
 
         if "mpi4py.MPI" not in sys.modules and mpi4py.rc.finalize is None:
             mpi4py.rc.finalize = False
-            # Open MPI's own choice for a non-blocking all-reduce, binomial trees, takes twice as long
+            # Open MPI's own choices take longer: for a non-blocking all-reduce binomial trees, twice as long;
+            # for a reduce chains of small pieces, each of which waits for both ranks to look, 100 times
             os.environ.setdefault("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "rabenseifner")
+            os.environ.setdefault("OMPI_MCA_coll_libnbc_ireduce_algorithm", "binomial")
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError: no MPI library
         raise ImportError(

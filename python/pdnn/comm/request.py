@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import RLock
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from pdnn import _core
 
 Result = TypeVar("Result")
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Check:
@@ -75,12 +75,14 @@ class Begun:
     def __init__(self) -> None:
         self._checks: deque[Check] = deque()
         self._wrong: tuple[Check, Exception] | None = None
+        self._lock = RLock()  # of threads that wait for requests
 
     def add(self, check: Check) -> None:
         """One more, in the order of calls."""
-        while self._checks and self._checks[0].fits:
-            self._checks.popleft()
-        self._checks.append(check)
+        with self._lock:
+            while self._checks and self._checks[0].fits:
+                self._checks.popleft()
+            self._checks.append(check)
 
     def match(self, call: str, until: Check | None = None, *, wait: bool = True) -> bool:
         """Whether the headers of all calls before are there and fit, or of those before `until`.
@@ -101,6 +103,14 @@ class Begun:
         """
         if until is not None and until.fits:
             return True
+        if not self._lock.acquire(blocking=wait):
+            return False
+        try:
+            return self._match(call, until, wait)
+        finally:
+            self._lock.release()
+
+    def _match(self, call: str, until: Check | None, wait: bool) -> bool:
         while self._wrong is None and self._checks and self._checks[0] is not until:
             first = self._checks[0]
             try:
@@ -123,6 +133,9 @@ class Begun:
 
 class Request(Generic[Result]):
     """A call that was started. Do not use its arrays before it is done, and never if it is dropped before.
+
+    Then MPI may go on with the call, and arrays of more than 4 KB stay in memory for good. Any thread of the
+    rank may test requests and wait for them.
 
     Parameters
     ----------
@@ -154,10 +167,10 @@ class Request(Generic[Result]):
         return self._unless_failed(self._test)
 
     def _test(self) -> bool:
-        if self._check is not None:
-            if self._begun is not None and not self._begun.match(self._check.call, self._check, wait=False):
+        if (check := self._check) is not None:
+            if self._begun is not None and not self._begun.match(check.call, check, wait=False):
                 return False
-            if not self._check.test():
+            if not check.test():
                 return False
             self._check = None
         return self._request.test()
@@ -184,10 +197,10 @@ class Request(Generic[Result]):
         return self._result
 
     def _wait(self) -> None:
-        if self._check is not None:
+        if (check := self._check) is not None:
             if self._begun is not None:
-                self._begun.match(self._check.call, self._check)
-            self._check.wait()
+                self._begun.match(check.call, check)
+            check.wait()
             self._check = None
         self._request.wait()
 
@@ -196,11 +209,14 @@ class Request(Generic[Result]):
         if self._failure is not None:
             raise self._failure
         try:
-            return asked()
+            found = asked()
         except Exception as error:
             if self._check is None or not isinstance(error, (ValueError, TypeError)):
                 self._failure = error  # headers that do not fit say so again
             raise
+        if self._failure is not None:  # which another thread has met meanwhile
+            raise self._failure
+        return found
 
 
 class Turn:
@@ -215,18 +231,16 @@ class Turn:
     def __init__(self, ranks: int) -> None:
         self._lock = RLock() if ranks > 1 else None
 
-    @contextmanager
-    def taken(self, call: str) -> Iterator[None]:
-        """Meanwhile this thread is in a call; RuntimeError if another one is."""
+    def within(self, call: str, made: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What it returns; meanwhile this thread is in a call. RuntimeError if another one is."""
         if self._lock is None:
-            yield
-            return
+            return made(*args, **kwargs)
         if not self._lock.acquire(blocking=False):
             raise RuntimeError(
                 f"{call}: another thread of this rank is in a call of this communicator; let one thread of "
                 "each rank make the calls"
             )
         try:
-            yield
+            return made(*args, **kwargs)
         finally:
             self._lock.release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -48,6 +48,7 @@ def allreduce(
     ValueError, TypeError
         On every rank, if the ranks' arguments do not fit together, or integers are to be averaged.
     """
+    _check_name("allreduce", name)
     values = np.array(_array(tensor), order="C", subok=True)
     world().all_reduce(values, op)
     return values if isinstance(tensor, (np.ndarray, Tensor)) or values.ndim else values.item()
@@ -68,8 +69,16 @@ def allgather(tensor: Tensor | Array, name: str | None = None) -> Array:
     ValueError, TypeError
         If it has no rows to join, or the other axes or the types differ.
     """
+    _check_name("allgather", name)
     values = np.array(_array(tensor), order="C", ndmin=1, subok=True)
-    return np.concatenate(world().all_gather(values))
+    parts = world().all_gather(values)
+    for rank, part in enumerate(parts):
+        if part.shape[1:] != parts[0].shape[1:]:
+            raise ValueError(
+                f"allgather: rank {rank} has rows of shape {part.shape[1:]}, rank 0 of {parts[0].shape[1:]}; "
+                "only the number of rows may differ"
+            )
+    return np.concatenate(parts)
 
 
 def broadcast(
@@ -89,6 +98,7 @@ def broadcast(
     -------
     ndarray of that shape, or a number where one was given
     """
+    _check_name("broadcast", name)
     values = np.array(_array(tensor), order="C", subok=True)
     world().broadcast(values, root_rank)
     return values if isinstance(tensor, (np.ndarray, Tensor)) or values.ndim else values.item()
@@ -160,6 +170,14 @@ def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int = 0) -> None:
     for memory in state["state"].values():
         comm.broadcast(memory, root_rank)
     optimizer.load_state_dict({**state, "steps": int(steps)})
+
+
+def _check_name(call: str, name: object) -> None:
+    """Raises TypeError for what was meant as another argument, as Horovod's `average`."""
+    if name is not None and (not isinstance(name, str) or name in get_args(Op)):
+        raise TypeError(
+            f"{call}: name is {name!r}, expected a str that is no operation; pass that as in op=ddp.Sum"
+        )
 
 
 def _array(tensor: Tensor | Array | float | Sequence[float]) -> Array:

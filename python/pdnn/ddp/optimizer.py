@@ -169,7 +169,10 @@ class DistributedOptimizer(Wrapper):
                 f"backward_passes_per_step={self.backward_passes_per_step}"
             )
         if not self._clean and self._any_gradient():
-            raise ValueError("backward: gradients from before are still there; call opt.zero_grad() first")
+            raise ValueError(
+                f"backward: gradients from before are still there, of {next(self.parameters()).name}, …; "
+                "call zero_grad() of the DistributedOptimizer that has these parameters first"
+            )
         if added := set(self.parameters()) - self._own:
             raise ValueError(
                 f"backward: {sorted(each.name for each in added)} came to the optimizer after "
@@ -276,6 +279,14 @@ class DistributedOptimizer(Wrapper):
                 "partition_dataset does, or do not change them"
             )
         self._update()
+
+    def check_gradients(self, where: str) -> None:
+        """Raises ValueError between a backward pass and `synchronize`: gradients are this rank's own."""
+        if self._passes and not self._agreed:
+            raise ValueError(
+                f"{where}: the gradients of a DistributedOptimizer are not summed over the ranks yet; call "
+                "its synchronize() before"
+            )
 
     def _update(self) -> None:
         self._agreed = False

@@ -30,10 +30,10 @@ def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float
     Raises
     ------
     TypeError, ValueError
-        If max_norm is no number above 0.
+        If max_norm is no number above 0, or a DistributedOptimizer has not summed the gradients yet.
     """
     number("clip_grad_norm_", "max_norm", max_norm, "a number above 0", lambda found: found > 0)
-    grads = [parameter.grad for parameter in _list(parameters)]
+    grads = [parameter.grad for parameter in _list("clip_grad_norm_", parameters)]
     norm = sqrt(sum(core_for(name_of(grad.dtype)).square_sum(grad) for grad in grads))
     if norm == inf and (largest := max(float(np.abs(grad).max(initial=0)) for grad in grads)) < inf:
         norm = largest * sqrt(sum(float(np.square(grad / largest).sum()) for grad in grads))
@@ -50,19 +50,21 @@ def clip_grad_value_(parameters: Parameter | Iterable[Parameter], clip_value: fl
     Raises
     ------
     TypeError, ValueError
-        If clip_value is no number above 0.
+        If clip_value is no number above 0, or a DistributedOptimizer has not summed the gradients yet.
     """
     positive("clip_grad_value_", "clip_value", clip_value)
-    for parameter in _list(parameters):
+    for parameter in _list("clip_grad_value_", parameters):
         np.clip(parameter.grad, -clip_value, clip_value, out=parameter.grad)
 
 
-def _list(parameters: Parameter | Iterable[Parameter]) -> list[Parameter]:
-    if isinstance(parameters, Parameter):
-        return [parameters]
+def _list(where: str, parameters: Parameter | Iterable[Parameter]) -> list[Parameter]:
     expected = "Parameters, as model.parameters() has them"
-    found = several("clip_grad", "parameters", parameters, expected)
+    given = [parameters] if isinstance(parameters, Parameter) else parameters
+    found = several(where, "parameters", given, expected)
     for each in found:
         if not isinstance(each, Parameter):
-            raise TypeError(f"clip_grad: got {kind_of(each)}, expected {expected}")
+            raise TypeError(f"{where}: got {kind_of(each)}, expected {expected}")
+        for hook in each.post_hooks.values():
+            if (check := getattr(getattr(hook, "__self__", None), "check_gradients", None)) is not None:
+                check(where)
     return found
