@@ -57,7 +57,7 @@ PUBLIC = {
 PYTHON_MAY_LOOK_AT = {
     "checks": [],
     "files": [],
-    "drawing": [],
+    "drawing": ["files"],
     "progress": [],
     "moved": [],
     "deferred": [],

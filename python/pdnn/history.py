@@ -8,8 +8,8 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from pdnn.advice import HISTORY, Advising
-from pdnn.drawing import new_figure
-from pdnn.files.atomic import named, replacing
+from pdnn.drawing import new_figure, save_figure
+from pdnn.files.atomic import replacing
 from pdnn.moved import former
 
 if TYPE_CHECKING:
@@ -230,8 +230,7 @@ class History(Advising):
             axes.grid(alpha=0.3)
             axes.legend()
         if path is not None:
-            with named(path):
-                figure.savefig(path, dpi=150)
+            save_figure(figure, path, dpi=150)
         return figure
 
     def __repr__(self) -> str:

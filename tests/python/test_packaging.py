@@ -110,7 +110,8 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"cloudpickle", "matplotlib", "mpi4py", "pooch", "scipy", "sklearn", "tqdm"}:
+        if name.split(".")[0] in {"cloudpickle", "matplotlib", "mpi4py", "pooch", "scipy", "sklearn",
+                                  "tomli", "tomllib", "tqdm"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())

@@ -31,6 +31,7 @@ _OPTIONAL = {
     "matplotlib": "plots",
     "tqdm": "progress bars",
     "pooch": "downloads",
+    **({"tomli": "files that describe machines"} if sys.version_info < (3, 11) else {}),
 }
 _LIBRARY = """
 import json, os, mpi4py

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pdnn import comm, nn
 from pdnn.checks import integer
 from pdnn.comm.costs import text
-from pdnn.drawing import new_figure
+from pdnn.drawing import new_figure, save_figure
 from pdnn.estimate.choice import candidates, choose
 from pdnn.estimate.compute import AnalyticCompute
 from pdnn.estimate.estimate import Estimate
 from pdnn.estimate.formulas import Steps
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
-from pdnn.files.atomic import named
 from pdnn.strategies import Serial, Strategy, parse
 
 if TYPE_CHECKING:
@@ -233,6 +232,5 @@ def plot(points: Sequence[Point], title: str, path: str | os.PathLike[str] | Non
     known = figure.axes[1].get_legend_handles_labels()  # of all panels
     axes.legend(*known, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     if path is not None:
-        with named(path):
-            figure.savefig(path, dpi=130, bbox_inches="tight")
+        save_figure(figure, path, dpi=130, bbox_inches="tight")
     return figure

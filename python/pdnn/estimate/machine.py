@@ -15,11 +15,6 @@ from pdnn.comm import costs
 from pdnn.comm.costs import Cost, Link, text
 from pdnn.files.atomic import replacing
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 @dataclass(frozen=True)
 class Machine:
@@ -198,12 +193,21 @@ def load(path: str | os.PathLike[str]) -> Machine:
 
     Raises
     ------
+    ImportError
+        On Python 3.10, if tomli is not installed.
     OSError
         If it cannot be read.
     ValueError
         If it is no TOML, or a key is missing, unknown or out of range; names the key, what it has and what
         was expected.
     """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        try:
+            import tomli as tomllib
+        except ModuleNotFoundError as error:
+            raise ImportError(f"{path}: tomli is missing, which reads TOML; pip install tomli") from error
     with open(path, "rb") as file:
         try:
             content = tomllib.load(file)

@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from pdnn import _core
-from pdnn.drawing import new_figure
-from pdnn.files.atomic import named, replacing
+from pdnn.drawing import new_figure, save_figure
+from pdnn.files.atomic import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -160,8 +160,7 @@ class Timeline:
         axes.set_title(f"bubble {self.bubble:.1%}")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         if path is not None:
-            with named(path):
-                figure.savefig(path, dpi=150)
+            save_figure(figure, path, dpi=150)
         return figure
 
     def __repr__(self) -> str:
