@@ -29,8 +29,6 @@ namespace pdnn::bindings {
 
 namespace {
 
-constexpr Index kPredicted = 256;  // rows between two looks for Ctrl-C
-
 nn::Reduction reduction_of(const std::string& name) {
   if (name == "mean") return nn::Reduction::mean;
   if (name == "sum") return nn::Reduction::sum;
@@ -286,9 +284,10 @@ void bind_nn(py::module_& m) {
             const Tensor<T> outputs{y.mutable_data(), batch.batch, out};
             const NoGil release;
             comm::Interrupts interrupts;
-            for (Index at = 0; at < batch.batch; at += kPredicted) {
+            const Index some = nn::Workspace<T>::rows_at_once(*model.bound(batch.sample), batch.sample, batch.batch);
+            for (Index at = 0; at < batch.batch; at += some) {
               interrupts.look();
-              const Range rows{at, std::min(at + kPredicted, batch.batch)};
+              const Range rows{at, std::min(at + some, batch.batch)};
               model.forward(batch.rows(rows), false, Rng(), outputs.rows(rows), at);
             }
             return y;

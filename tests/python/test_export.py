@@ -389,6 +389,18 @@ def test_a_model_without_parameters_keeps_its_dtype(dtype: str, tmp_path: Path) 
     assert models.from_onnx(tmp_path / "tanh.onnx").dtype == dtype
 
 
+def test_what_an_onnx_file_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pdnn.exchange import to_onnx
+
+    model = nn.Sequential(nn.Linear(9, 3))
+    monkeypatch.setattr(to_onnx, "_MOST_BYTES", 120)
+    with pytest.raises(ValueError, match=r"model\.onnx: the model has 120 bytes of parameters"):
+        model.to_onnx(tmp_path / "model.onnx", (9,))
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(to_onnx, "_MOST_BYTES", 121)
+    model.to_onnx(tmp_path / "model.onnx", (9,))
+
+
 def test_without_onnx_ir_an_error_says_what_to_install(run_python: Callable[..., Completed]) -> None:
     code = """
 import sys

@@ -84,6 +84,14 @@ def test_a_file_cut_anywhere_is_refused_by_name(tmp_path: Path) -> None:
             safetensors.read(tmp_path / "cut")
 
 
+def test_metadata_may_be_long(tmp_path: Path) -> None:
+    """As the history of a checkpoint of many epochs on many ranks."""
+    words = {"words": "x" * 100_000_000}
+    safetensors.write(tmp_path / "file", {"x": np.ones(2)}, words)
+    arrays, found = safetensors.read(tmp_path / "file")
+    assert found == words and arrays["x"].tolist() == [1, 1]
+
+
 F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 
 

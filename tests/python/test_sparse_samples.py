@@ -161,6 +161,14 @@ def test_what_cannot_be_is_refused(make: Callable[[], Any], error: type[Exceptio
         make()
 
 
+def test_wide_columns_are_not_cut_to_narrow_ones() -> None:
+    for column in (2**32 + 1, -(2**32) + 1):
+        x = sparse.csr_array(([1.0, 2.0], ([0, 0], [0, 5])), shape=(1, 10))
+        x.indices = np.array([0, column])
+        with pytest.raises(ValueError, match=rf"an element in column {column} of 10"):
+            Dataset(x, [0]).core_source("float32")
+
+
 def test_cubes_are_refused() -> None:
     pytest.importorskip("scipy", "1.13")  # the first that has such
     with pytest.raises(ValueError, match=r"Dataset: sparse x has shape \(2, 2, 2\), expected"):

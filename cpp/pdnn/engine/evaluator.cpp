@@ -13,13 +13,14 @@ void Evaluator<T>::each_chunk(const Source<T>& source, std::span<const Index> ro
                               Action action) {
   const auto network = model_.bound(source.sample());
   const Index count = static_cast<Index>(rows.size());
-  auto workspace = workspaces_.take(*network, source.sample(), std::min(count, kChunk), nn::Use::forward);
+  const Index chunk = nn::Workspace<T>::rows_at_once(*network, source.sample(), count);
+  auto workspace = workspaces_.take(*network, source.sample(), std::min(count, chunk), nn::Use::forward);
   comm::Interrupts interrupts;
-  for (Index at = 0; at < count; at += kChunk) {
+  for (Index at = 0; at < count; at += chunk) {
     if (interrupts.look() && ranks) ranks->check_others();
     const std::lock_guard lock(mutex_);  // but not of the look: signal handlers may evaluate, too
     team_.run([&](const Member& member) {
-      const Index size = std::min(kChunk, count - at);
+      const Index size = std::min(chunk, count - at);
       const Batch<T> batch = source.gather(member, slice(rows, at, size), *workspace, network->takes_sparse());
       Tensor<T> y = workspace->y(size);
       if (out) y.data = out + at * y.width();

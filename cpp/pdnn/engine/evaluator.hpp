@@ -41,7 +41,6 @@ class Evaluator {
   void each_chunk(const Source<T>& source, std::span<const Index> rows, comm::Communicator* ranks, T* out,
                   Action action);
 
-  static constexpr Index kChunk = 256;
   const nn::Model<T>& model_;
   threads::Mutex mutex_;  // a team does one thing at a time
   threads::Team team_;

@@ -74,6 +74,13 @@ Index Workspace<T>::bytes(const Network<T>& network, const Shape& in, Index capa
 }
 
 template <class T>
+Index Workspace<T>::rows_at_once(const Network<T>& network, const Shape& in, Index rows) {
+  constexpr Index kMostRows = 256, kMostBytes = Index{256} << 20;
+  const Index row = bytes(network, in, 2, Use::forward) - bytes(network, in, 1, Use::forward);
+  return std::clamp<Index>(std::min(rows, kMostBytes / row), 1, kMostRows);
+}
+
+template <class T>
 std::unique_ptr<Workspace<T>> WorkspaceStore<T>::take(const Network<T>& network, const Shape& in, Index rows, Use use) {
   {
     const auto lock = threads::lock_list(mutex_, idle_);

@@ -34,6 +34,8 @@ class Workspace {
 
   /// The memory that such a workspace takes.
   static Index bytes(const Network<T>& network, const Shape& in, Index capacity, Use use = Use::training);
+  /// How many rows a forward pass takes at once, of a batch of so many: 256, or fewer where these have much memory.
+  static Index rows_at_once(const Network<T>& network, const Shape& in, Index rows);
   /// Makes room for passes over leaves of batches that are cut into so many.
   void make_leaf_room(Index leaves);
 

@@ -32,6 +32,18 @@ BOOST_AUTO_TEST_CASE(a_workspace_is_taken_again_for_the_same_use_and_shape) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_forward_pass_takes_as_many_rows_at_once_as_fit) {
+  const auto at_once = [](Index width, Index rows) {
+    const Network<float> network({std::make_shared<Linear<float>>(width, 1, true, Init{}, Init{})});
+    return Workspace<float>::rows_at_once(network, {width}, rows);
+  };
+  BOOST_TEST(at_once(kWidth, 10) == 10);
+  BOOST_TEST(at_once(kWidth, 1000) == 256);
+  BOOST_TEST(at_once(Index{1} << 22, 1000) == 15);  // of 16 MiB and somewhat more
+  BOOST_TEST(at_once(Index{1} << 27, 1000) == 1);
+  BOOST_TEST(at_once(kWidth, 0) == 1);
+}
+
 BOOST_AUTO_TEST_CASE(those_that_were_idle_for_longest_are_let_go) {
   const Network<float> network = make_network();
   WorkspaceStore<float> store;

@@ -105,7 +105,7 @@ class BlockStream:
                 "returns its blocks; what can be read only once serves one epoch"
             )
         self.make = make
-        self.rows = integer(self, "rows", rows, 1)
+        self.rows = integer(self, "rows", rows, 1, bits=60)  # whose places a process can count
         self.scale = scale
         self.shift = shift
         self.window = integer(self, "window", window, 1)

@@ -59,6 +59,11 @@ def core_source(
         return source(x, targets, scale, shift, weight)
     if x.shape[1] >= 2**31:
         raise ValueError(f"sparse x has {x.shape[1]} columns; at most 2**31 - 1 can be read")
+    if x.indices.dtype.itemsize > 4 and x.indices.size:  # the core checks narrower ones
+        lowest, highest = x.indices.min(), x.indices.max()
+        if lowest < 0 or highest >= x.shape[1]:
+            wrong = lowest if lowest < 0 else highest
+            raise ValueError(f"sparse x has an element in column {wrong} of {x.shape[1]}")
     with np.errstate(over="ignore"):  # infinity comes of it, as where rows are dense
         values = x.data.astype(array_dtype(dtype), copy=False)
     columns, starts = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)

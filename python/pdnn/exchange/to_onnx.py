@@ -17,6 +17,9 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("ONNX files need onnx-ir: pip install onnx-ir") from error
 
+_MOST_BYTES = 2**31 - 2**20
+"""Of parameters: protobuf writes messages of less than 2 GiB."""
+
 OPSET, IR_VERSION = 17, 8
 """The oldest that have all operators in use, so that many programs read the files."""
 
@@ -27,7 +30,7 @@ def write(path: str | os.PathLike[str], network: Network) -> None:
     Raises
     ------
     ValueError
-        If a layer cannot be written.
+        If a layer cannot be written, or parameters take 2 GiB.
     """
     graph = _Graph(network.dtype)
     x = ir.val("input", graph.dtype, ["batch", *network.whole.inputs])
@@ -54,6 +57,12 @@ def write(path: str | os.PathLike[str], network: Network) -> None:
             **({"pdnn.classes": json.dumps(network.classes)} if network.classes else {}),
         },
     )
+    size = sum(each.const_value.nbytes for each in graph.constants if each.const_value is not None)
+    if size >= _MOST_BYTES:
+        raise ValueError(
+            f"{path}: the model has {size} bytes of parameters, and an ONNX file holds less than 2 GiB; "
+            "save it as .safetensors, or export parts of it, such as model[:3]"
+        )
     with replacing(path) as file:
         file.write(ir.to_proto(model).SerializeToString())
 

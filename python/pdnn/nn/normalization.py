@@ -118,8 +118,8 @@ class LayerNorm(Module):
     def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5) -> None:
         super().__init__()
         sizes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
-        shape = tuple(integer(self, "normalized_shape", size) for size in sizes)
-        if len(shape) != 1 or shape[0] < 1:
+        shape = tuple(integer(self, "normalized_shape", size, 1) for size in sizes)
+        if len(shape) != 1:
             raise ValueError(
                 f"LayerNorm: normalized_shape {shape}; expected the features of a sample, one number from 1; "
                 "put nn.Flatten() before it to normalize over more axes"

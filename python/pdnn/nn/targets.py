@@ -137,7 +137,8 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
             raise ValueError(
                 f"{where}: integer labels of shape {y.shape} are not one-hot; pass probabilities as floats"
             )
-    return np.ascontiguousarray(y, dtype=dtype)
+    with np.errstate(over="ignore"):  # infinity comes of it, which is told with its row
+        return np.ascontiguousarray(y, dtype=dtype)
 
 
 def _check_probabilities(where: str, y: Array, weights: Array | None) -> None:

@@ -190,7 +190,7 @@ class Pipeline(PartOfGrid):
     def __post_init__(self) -> None:
         integer(self, "stages", self.stages, 1)
         if self.micro_batches is not None:
-            integer(self, "micro_batches", self.micro_batches, 1)
+            integer(self, "micro_batches", self.micro_batches, 1, bits=32)
         if not isinstance(self.schedule, str):
             self._take_passes(self.schedule)
         elif self.schedule not in SCHEDULES:
