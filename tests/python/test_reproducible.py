@@ -204,6 +204,22 @@ def test_two_ranks_that_share_large_weights_have_the_same_bits(dtype: str, clip:
                 assert on_ranks(2, strategy, "wide", dtype, clip) == want, str(strategy)
 
 
+def test_leaves_add_up_many_rows_more_exactly() -> None:
+    x, y = np.random.default_rng(0).random((100_000, 32)), np.zeros((100_000, 8))
+
+    def gradient(strategy: str, dtype: str) -> np.ndarray:
+        layers = nn.Linear(32, 32), nn.Sigmoid(), nn.Linear(32, 8)
+        model = nn.Sequential(*layers, dtype=dtype, seed=1)
+        before = model.flat_parameters.astype(np.float64)
+        trainer = pdnn.Trainer(model, nn.MSELoss(), optim.SGD(model.parameters(), 1.0), strategy=strategy)
+        trainer.fit((x.astype(dtype), y.astype(dtype)), 1, len(x), shuffle=False, verbose=False)
+        return before - model.flat_parameters
+
+    exact = gradient("serial", "float64")
+    plain, leaves = (abs(gradient(strategy, "float32") - exact).max() for strategy in ("serial", "serial/64"))
+    assert leaves < plain / 5
+
+
 def test_a_convolution_and_its_pooling_are_in_one_stage() -> None:
     want = train("serial/8", "pooled", "float32")
     for cut in (None, (3,), (4,)):  # by what the layers take, too
