@@ -221,6 +221,23 @@ def check_requests_of_several_threads(comm: Communicator) -> None:
         comm.barrier()
 
 
+def check_calls_begin_while_threads_wait(comm: Communicator) -> None:
+    """Also for calls that other ranks begin only then."""
+    if comm.rank > 0:
+        comm.recv(0, 9)
+        for request in [comm.start_all_reduce(np.ones(3)) for _ in range(3)]:
+            request.wait()
+        return
+    requests = [comm.start_all_reduce(np.ones(3)) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        waits = [threads.submit(request.wait) for request in requests[::-1]]
+        last = comm.start_all_reduce(np.ones(3))
+        for rank in range(1, comm.size):
+            comm.send(np.zeros(1), rank, 9)
+        for result in (*(wait.result() for wait in waits), last.wait()):
+            np.testing.assert_array_equal(result, np.full(3, comm.size))
+
+
 def check_split(comm: Communicator) -> None:
     color = comm.rank % 2
     part = comm.split(color, key=-comm.rank)
@@ -403,6 +420,7 @@ ALL = [
     check_unchecked_calls,
     check_requests_in_any_order,
     check_requests_of_several_threads,
+    check_calls_begin_while_threads_wait,
     check_split,
     check_shared_memory,
     check_mistakes_are_named_on_every_rank,

@@ -93,7 +93,7 @@ PYTHON_MAY_LOOK_AT = {
         *("_core", "checks", "core", "comm", "store", "nn", "optim", "data"),
         *("strategies", "estimate", "history", "metrics"),
     ],
-    "checkpoint": ["_core", "core", "comm", "files", "store", "strategies", "history", "training"],
+    "checkpoint": ["_core", "checks", "core", "comm", "files", "store", "strategies", "history", "training"],
     "evaluation": ["core", "comm", "store", "data", "metrics", "training"],
     "nonfinite": ["data", "training"],
     "epochs": ["_core", "core", "comm", "store", "data", "history", "strategies", "training", "nonfinite"],

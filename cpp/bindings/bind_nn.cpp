@@ -277,14 +277,15 @@ void bind_nn(py::module_& m) {
           "predict",
           [](const Model& model, const py::array& x) {
             const Tensor<const T> batch = read_batch<T>("predict: x", x);
-            const Shape out = model.bound(batch.sample)->output_shape(batch.sample);
+            const auto network = model.bound(batch.sample);
+            const Shape out = network->output_shape(batch.sample);
             std::vector<Index> extents = to_extents(out);
             extents.insert(extents.begin(), batch.batch);
             py::array_t<T> y(extents);
             const Tensor<T> outputs{y.mutable_data(), batch.batch, out};
             const NoGil release;
             comm::Interrupts interrupts;
-            const Index some = nn::Workspace<T>::rows_at_once(*model.bound(batch.sample), batch.sample, batch.batch);
+            const Index some = nn::Workspace<T>::rows_at_once(*network, batch.sample, batch.batch);
             for (Index at = 0; at < batch.batch; at += some) {
               interrupts.look();
               const Range rows{at, std::min(at + some, batch.batch)};

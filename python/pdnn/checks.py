@@ -50,6 +50,15 @@ def positive(owner: object, name: str, value: float) -> float:
     return number(owner, name, value, "a number above 0", lambda found: 0 < found < inf)
 
 
+def positive_attribute(name: str, doc: str) -> Any:
+    """A property that takes what is `positive`, and may be changed."""
+
+    def check(self: object, value: float) -> None:
+        vars(self)[name] = float(positive(self, name, value))
+
+    return property(lambda self: vars(self)[name], check, doc=doc)
+
+
 def integer(owner: object, name: str, value: Any, least: int | None = None, bits: int = 64) -> int:
     """The value as an int; TypeError if it is no integer, or a bool, ValueError if it is below least.
 
@@ -104,6 +113,14 @@ def plain(owner: object, settings: Mapping[str, Any]) -> Any:
             f"{_named(owner)}: checkpoints cannot hold the settings {settings} ({error}); expected numbers, "
             "words, and lists or dicts of such"
         ) from None
+
+
+def same_settings(had: Any, has: Any) -> bool:
+    """Whether settings of a file are these, as JSON has them: tuples are lists, 1 is 1.0, NaN is NaN."""
+    import json
+
+    now = json.loads(json.dumps(has))
+    return bool(had == now or json.dumps(had, sort_keys=True) == json.dumps(now, sort_keys=True))
 
 
 def _named(owner: object) -> str:

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from pdnn.files.atomic import replacing
 
@@ -36,8 +36,8 @@ def new_figure(where: str, **options: Any) -> Figure:
     return figure
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str], **options: Any) -> None:
-    """Writes it as the end of the file's name says, or as PNG, whole or not at all.
+def save_figure(figure: Figure, path: str | os.PathLike[str] | IO[bytes], **options: Any) -> None:
+    """Writes it as the end of the file's name says, or as PNG, whole or not at all; or to an open file.
 
     Raises
     ------
@@ -46,7 +46,10 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], **options: Any) ->
     ValueError
         If matplotlib has no such format.
     """
-    file = Path(path)
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        figure.savefig(path, **options)
+        return
+    file = Path(os.fsdecode(path))
     if not file.suffix:
         file = file.with_name(f"{file.name}.png")
     with replacing(file) as opened:

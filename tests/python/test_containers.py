@@ -442,6 +442,7 @@ def test_what_has_a_dtype_is_not_therefore_an_array() -> None:
         lambda: nn.MSELoss()(np.zeros((2, 2)), (hidden([1.0, 2.0]), [3.0, 4.0])),
         lambda: Dataset(objects(hidden([1.0, 2.0]), [3.0, 4.0]), [0, 1]),
         lambda: Dataset([[hidden(1.0), 2.0]], [0]),
+        lambda: Dataset(X[:2], hidden(np.array(["a", "b"], object))),
         lambda: Dataset(X, Y)[hidden(np.ones(12, bool))],
         lambda: Dataset(X, Y).gather(hidden([1, 2])),
         lambda: Subset(Dataset(X, Y), hidden([1, 2])),

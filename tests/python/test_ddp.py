@@ -166,6 +166,10 @@ def test_mistakes_are_refused() -> None:
         loss(model(ROWS[:4]), LABELS[:4]).backward()
     opt.zero_grad()
     loss(model(ROWS[:4]), LABELS[:4]).backward()
+    twice = ddp.DistributedOptimizer(sgd(made := sigmoids(7)), backward_passes_per_step=2)
+    loss(made(ROWS[:4]), LABELS[:4]).backward()
+    with pytest.raises(ValueError, match="make the 1 backward passes that are left, and call its sync"):
+        nn.utils.clip_grad_norm_(twice.parameters(), 1.0)
     for clip in (nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_):
         with pytest.raises(ValueError, match=rf"{clip.__name__}: the gradients .* call its synchronize\(\)"):
             clip(opt.parameters(), 1.0)

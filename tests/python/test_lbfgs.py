@@ -290,6 +290,23 @@ def test_of_another_loss_curvature_is_learned_anew(search: str | None, change: s
     np.testing.assert_array_equal(changed, model.flat_parameters)
 
 
+def test_a_state_brings_its_curvature_and_its_groups() -> None:
+    ends = []
+    for decay in (0.5, 0.1):
+        model, function = problem("logistic")
+        optimizer = optim.LBFGS(model.parameters(), max_iter=3, weight_decay=0.5)
+        optimizer.step(closure_of(model, function))
+        state, kept = optimizer.state_dict(), model.flat_parameters.copy()
+        if decay == 0.1:  # one that has made steps of another loss
+            optimizer = optim.LBFGS(model.parameters(), max_iter=3, weight_decay=decay)
+            optimizer.step(closure_of(model, function))
+            optimizer.load_state_dict(state)
+            model.flat_parameters[...] = kept
+        optimizer.step(closure_of(model, function))
+        ends.append(model.flat_parameters.copy())
+    np.testing.assert_array_equal(*ends)
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 def test_memory_is_resumed_bit_for_bit(search: str | None) -> None:
     options = {"history_size": 3, "max_iter": 4, "line_search_fn": search}

@@ -280,6 +280,14 @@ def test_settings_are_compared_as_files_have_them(tmp_path: Path, settings: Any)
     assert trainer.epoch == 2
 
 
+def test_one_is_one_whatever_its_type(tmp_path: Path) -> None:
+    for number in (1, 1.0, np.float64(1)):
+        sgd = two_rates(model := network())
+        schedule = optim.StepLR(sgd, 3, gamma=number)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, schedule=schedule)
+        trainer.fit((X, Y), trainer.epoch + 1, 8, checkpoint=tmp_path, resume=True, verbose=False)
+
+
 @pytest.mark.parametrize("settings", [np.arange(3), np.int64(3), {1, 2}])
 def test_settings_that_no_file_can_hold_are_refused_at_once(settings: Any) -> None:
     kind = type("Lost", (optim.StepLR,), {"settings": ("kept",), "kept": settings})

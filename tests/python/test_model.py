@@ -372,8 +372,17 @@ def test_modules_in_a_container_of_python_are_told(container: type) -> None:
             if parts:
                 self.first, self.second = layers
 
-    with pytest.raises(TypeError, match=rf"Net\.blocks: modules in a {container.__name__} are no parts of a"):
-        list(Net(False).parameters())
+    class Pairs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = (
+                container([(1, {nn.Linear(3, 3)})]) if container is not dict else {1: [nn.Linear(3, 3)]}
+            )
+            self.head = nn.Linear(3, 1)
+
+    for made in (Net(False), Pairs()):
+        with pytest.raises(TypeError, match=rf"blocks: modules in a {container.__name__} are no parts of a"):
+            list(made.parameters())
     assert len(list(Net(True).parameters())) == 6
 
 

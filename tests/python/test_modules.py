@@ -80,6 +80,39 @@ def test_initial_values_are_those_of_the_static_form() -> None:
     assert (first != second).any()
 
 
+def test_values_are_changed_in_place_by_their_attribute() -> None:
+    net = nn.Sequential(nn.Linear(3, 2, bias=False), nn.BatchNorm1d(2))
+    net(np.ones((4, 3), np.float32))
+    net[0].weight.data[...] = 1
+    net[0].weight *= 0.5
+    net[1].running_mean += 2
+    assert net[0].weight.data.tolist() == [[0.5, 0.5]] * 3 and (net[1].running_mean.data >= 2).all()
+
+
+def test_config_is_an_attribute_of_ones_own_models_alone() -> None:
+    class Own(nn.Module):
+        def __init__(self, config: Any) -> None:
+            super().__init__(seed=0)
+            self.config = config
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            self.calls = 1
+            return self.linear(x)
+
+    own = Own({"width": 3})
+    own(np.ones((2, 3), np.float32))
+    assert own.config == {"width": 3}  # type: ignore[comparison-overlap]
+
+    class Listed(nn.Sequential):
+        def __init__(self, config: Any) -> None:
+            super().__init__(nn.Linear(3, 3))
+            self.config = config
+
+    with pytest.raises(TypeError, match=r"Listed\.config: every layer has a method of this name"):
+        Listed({})
+
+
 def test_parts_cannot_be_added_once_parameters_are_gathered() -> None:
     net = Net()
     net.flat_parameters  # noqa: B018
@@ -87,6 +120,10 @@ def test_parts_cannot_be_added_once_parameters_are_gathered() -> None:
         net.more = nn.Linear(2, 2)
     with pytest.raises(ValueError, match=r"Net\.zeta: .*gathered already"):
         net.zeta = None
+    with pytest.raises(ValueError, match=r"Net\.zeta: .*gathered already"):
+        del net.zeta
+    with pytest.raises(ValueError, match=r"Linear\.weight: .*gathered already"):
+        del net.zeta.weight
     net.act = nn.ReLU()  # has none
     parts = nn.ModuleList([nn.Linear(2, 2)])
     Wrapper(parts).flat_parameters  # noqa: B018

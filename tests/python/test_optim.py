@@ -516,6 +516,12 @@ def test_numbers_of_a_rule_stay_as_they_were_made(name: Any) -> None:
     kind = type(optimizer).__name__
     for number in optimizer.config().keys() - {"type"}:
         assert f"{number}={getattr(optimizer, number)!r}" in repr(optimizer)
+        if number == "damping":
+            optimizer.damping = 0.25
+            with pytest.raises(ValueError, match=rf"{kind}: damping = 0; expected a number above 0"):
+                optimizer.damping = 0
+            assert optimizer.config()["damping"] == 0.25
+            continue
         before = getattr(optimizer, number)
         with pytest.raises(AttributeError, match=f"{kind}: {number} is fixed; make a new {kind}, which can"):
             setattr(optimizer, number, 0.5)

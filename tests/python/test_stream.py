@@ -350,6 +350,8 @@ def test_what_would_be_copied_is_refused() -> None:
     with pytest.raises(TypeError, match="Stream: x is of type list, which NumPy would copy into memory"):
         Stream([[1.0, 2.0], [3.0, 4.0]], [0, 1])  # type: ignore[arg-type]
 
+    np.testing.assert_array_equal(Stream(memoryview(X), Y).x, X)  # type: ignore[arg-type]
+
     class OnDisk:
         """As h5py's data sets, and others that NumPy reads whole."""
 

@@ -387,6 +387,8 @@ def test_history_is_saved_loaded_and_drawn(tmp_path: Path) -> None:
         history.plot(tmp_path / "history.none")
     history.plot(tmp_path / "before")  # without an ending
     assert (tmp_path / "before.png").read_bytes()[1:4] == b"PNG"
+    history.plot(opened := io.BytesIO())  # type: ignore[arg-type]
+    assert opened.getvalue()[1:4] == b"PNG"
     figure = history.plot(tmp_path / "history.png")
     assert figure._repr_png_()[1:4] == b"PNG"  # type: ignore[attr-defined]  # what a notebook shows
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".json") == [

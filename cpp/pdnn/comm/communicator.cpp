@@ -88,46 +88,59 @@ Index Communicator::bytes_sent(const Call& call) const {
 // ---- requests
 
 Request::Request(Request&& other) noexcept
-    : owner_(other.owner_.exchange(nullptr)), ticket_(other.ticket_), entry_(other.entry_) {}
+    : owner_(other.owner_.exchange(nullptr)),
+      failure_(std::move(other.failure_)),
+      ticket_(other.ticket_),
+      entry_(other.entry_) {}
 
 Request& Request::operator=(Request&& other) noexcept {
   owner_ = other.owner_.exchange(owner_);
+  std::swap(failure_, other.failure_);
   std::swap(ticket_, other.ticket_);
   std::swap(entry_, other.entry_);
   return *this;
 }
 
 bool Request::test() {
-  Communicator* const owner = owner_.load(std::memory_order_acquire);
-  if (!owner) return true;
-  const std::lock_guard turn(owner->turn_);
-  if (!pending()) return true;  // as another thread has just seen
-  try {
-    if (!owner->test(ticket_)) return false;
-  } catch (...) {
-    owner_.store(nullptr, std::memory_order_release);
-    owner->rethrow(entry_);
+  if (Communicator* const owner = owner_.load(std::memory_order_acquire)) {
+    const std::lock_guard turn(owner->turn_);
+    if (pending()) try {  // another thread may just have seen the end
+        if (!owner->test(ticket_)) return false;
+        owner->record_.leave(entry_);
+        owner_.store(nullptr, std::memory_order_release);
+      } catch (...) {
+        try {
+          owner->rethrow(entry_);
+        } catch (...) {
+          failure_ = std::current_exception();
+          owner_.store(nullptr, std::memory_order_release);
+        }
+      }
   }
-  owner->record_.leave(entry_);
-  owner_.store(nullptr, std::memory_order_release);
+  if (failure_) std::rethrow_exception(failure_);
   return true;
 }
 
 void Request::wait(const char* call) {
   Communicator* const waited = owner_.load(std::memory_order_acquire);
-  if (!waited) return;
+  if (!waited) {
+    test();
+    return;
+  }
   Communicator& owner = *waited;
   Waiting waiting;
   while (!test()) {
     if (entry_ != 0) owner.record_.recorder()->waits(entry_);
     try {
-      if (waiting.seconds() > owner.timeout_) owner.time_out(ticket_, call);
-      if (!waiting.pause()) continue;
+      const bool late = waiting.seconds() > owner.timeout_;
+      if (!late && !waiting.pause()) continue;
       const std::lock_guard turn(owner.turn_);
+      if (!pending()) continue;
+      if (late) owner.time_out(ticket_, call);
       owner.check_others();
       owner.look_for_stall(waiting.seconds(), entry_);
     } catch (...) {
-      abandon();
+      abandon(std::current_exception());
       throw;
     }
   }
@@ -135,12 +148,13 @@ void Request::wait(const char* call) {
   owner.count({.seconds = waiting.until_now()});
 }
 
-void Request::abandon() {
+void Request::abandon(const std::exception_ptr& failure) {
   Communicator* const owner = owner_.load(std::memory_order_acquire);
   if (!owner) return;
   const std::lock_guard turn(owner->turn_);
   if (!pending()) return;
   owner->record_.leave(entry_);
+  failure_ = failure;
   owner_.store(nullptr, std::memory_order_release);
   const Call left = owner->abandon(ticket_);
   pin(left.in.data, left.in.bytes());

@@ -4,12 +4,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 
 #include "pdnn/comm/recorder.hpp"
 #include "pdnn/comm/view.hpp"
+#include "pdnn/threads/mutex.hpp"
 
 namespace pdnn::comm {
 
@@ -70,7 +70,7 @@ struct AllReduce {
 const Traffic& traffic_of_this_thread();
 
 /// A call under way. Its buffers belong to it until test() says true or wait() returns; the communicator must outlive
-/// it. Dropped before, it forgets the call. Several threads may test it and wait for it; an error is thrown in one.
+/// it. Dropped before, it forgets the call. Several threads may test it and wait for it; an error is thrown in each.
 class Request {
  public:
   Request() = default;  ///< done already
@@ -84,9 +84,9 @@ class Request {
   /// Returns when the call is done. Requests may be waited for in any order. `call` is its name in the message of a
   /// wait that lasts too long; null: its own.
   void wait(const char* call = nullptr);
-  /// Forgets the call, as a wait does that throws. Between threads nothing is left of it. MPI may go on with it: then
+  /// Forgets the call. Between threads nothing is left of it. MPI may go on with it: then
   /// AlignedArrays that it was to read or fill stay allocated; other memory of more than kSmall bytes must stay.
-  void abandon();
+  void abandon() { abandon(nullptr); }
   /// Of the rank's record; 0: there is none.
   std::uint64_t entry() const { return entry_; }
   /// False once test() or wait() has said that the call is done.
@@ -95,7 +95,10 @@ class Request {
  private:
   friend class Communicator;
 
+  void abandon(const std::exception_ptr& failure);
+
   std::atomic<Communicator*> owner_ = nullptr;  // null: done
+  std::exception_ptr failure_;                  // then: what ended it
   int ticket_ = 0;
   std::uint64_t entry_ = 0;  // of the record
 };
@@ -275,7 +278,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void make_outside(const Call& call);
   void count(const Traffic& more);
 
-  std::mutex turn_;  // of threads to start calls and to look for their ends
+  threads::Mutex turn_;  // of threads to start calls and to look for their ends
   int rank_, size_;
   double timeout_;
   std::int64_t step_ = -1;  // unknown

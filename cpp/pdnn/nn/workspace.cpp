@@ -11,6 +11,15 @@ Sizes sizes_of(const Network<T>& network, const Shape& in, Use use) {
   return use == Use::forward ? network.forward_sizes() : network.sizes(in);
 }
 
+constexpr Index kMost = Index{1} << 59U;                              // elements whose bytes are still a number
+constexpr Index kCounts = sizeof(std::int32_t) + 3 * sizeof(double);  // bytes of a row beside its elements
+
+template <class T>
+Index elements_of_row(const Network<T>& network, const Shape& in, const Sizes& sizes, Use use) {
+  const Index outputs = use == Use::forward ? 2 : 3;
+  return in.count() + outputs * network.output_shape(in).count() + sizes.saved_row + sizes.scratch_row;
+}
+
 }  // namespace
 
 template <class T>
@@ -65,19 +74,17 @@ void Workspace<T>::make_leaf_room(Index leaves) {
 template <class T>
 Index Workspace<T>::bytes(const Network<T>& network, const Shape& in, Index capacity, Use use) {
   const Sizes sizes = sizes_of(network, in, use);
-  const Index outputs = use == Use::forward ? 2 : 3;
-  const Index row = in.count() + outputs * network.output_shape(in).count() + sizes.saved_row + sizes.scratch_row;
-  constexpr Index kMost = Index{1} << 59U;  // elements whose bytes are still a number
+  const Index row = elements_of_row(network, in, sizes, use);
   if (capacity > kMost / std::max<Index>(row, 1)) throw OutOfMemory(kMost, sizeof(T));
-  return (sizes.saved + sizes.scratch + capacity * row) * Index{sizeof(T)} +
-         capacity * Index{sizeof(std::int32_t) + 3 * sizeof(double)};
+  return (sizes.saved + sizes.scratch + capacity * row) * Index{sizeof(T)} + capacity * kCounts;
 }
 
 template <class T>
 Index Workspace<T>::rows_at_once(const Network<T>& network, const Shape& in, Index rows) {
   constexpr Index kMostRows = 256, kMostBytes = Index{256} << 20;
-  const Index row = bytes(network, in, 2, Use::forward) - bytes(network, in, 1, Use::forward);
-  return std::clamp<Index>(std::min(rows, kMostBytes / row), 1, kMostRows);
+  if (rows <= 1) return 1;
+  const Index row = std::min(elements_of_row(network, in, network.forward_sizes(), Use::forward), kMostBytes);
+  return std::clamp<Index>(std::min(rows, kMostBytes / (row * Index{sizeof(T)} + kCounts)), 1, kMostRows);
 }
 
 template <class T>

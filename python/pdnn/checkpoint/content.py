@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from pdnn._core import EpochSums, build_info
+from pdnn.checks import same_settings
 from pdnn.files import safetensors
 from pdnn.history import History
 from pdnn.store import Array
@@ -214,7 +215,7 @@ def take(
         compared["classes "] = (names, training.classes_.tolist())
     compared |= {f"{name} ": (notes[name], has) for name, has in training.notes.items() if name in notes}
     for what, (had, has) in compared.items():
-        if json.dumps(had, sort_keys=True) != json.dumps(has, sort_keys=True):  # which knows no tuples
+        if not same_settings(had, has):
             raise ValueError(f"{path}: was trained with {what}{had}, this trainer has {has}")
     check(place)
     arrays = {name: values for name, values in content.arrays.items() if not name.startswith(RANK)}

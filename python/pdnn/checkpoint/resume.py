@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pdnn._core import EpochSums
 from pdnn.checkpoint.collect import MEMORY, own_arrays, what_is_trained
 from pdnn.checkpoint.content import CHECKSUM, Content, deal_sums, models_apart, sealed, take
 from pdnn.checkpoint.folder import newest
+from pdnn.checks import same_settings
 from pdnn.comm import Communicator
 from pdnn.comm.settings import compare
 from pdnn.core import CoreSession
@@ -137,7 +137,7 @@ def _warn_of_changes(training: Training, path: Path, layout: dict[str, Any]) -> 
     for name, now in what_is_trained(training).items():
         had = layout.get(name, now)  # earlier files have none
         for number, (one, other) in enumerate(zip_longest(had, now)):
-            if json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True):  # which knows no tuples
+            if not same_settings(one, other):
                 which = f"{name} {number}" if len(had) > 1 else name
                 words = f"{path}: was trained with {which} {one}, this trainer goes on with {other}"
                 warnings.warn(words, stacklevel=2)

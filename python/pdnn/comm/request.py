@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from threading import RLock
+from threading import Lock, RLock
 from typing import Generic, ParamSpec, TypeVar
 
 from pdnn import _core
@@ -75,7 +75,7 @@ class Begun:
     def __init__(self) -> None:
         self._checks: deque[Check] = deque()
         self._wrong: tuple[Check, Exception] | None = None
-        self._lock = RLock()  # of threads that wait for requests
+        self._lock = Lock()  # of threads that wait for requests
 
     def add(self, check: Check) -> None:
         """One more, in the order of calls."""
@@ -103,24 +103,19 @@ class Begun:
         """
         if until is not None and until.fits:
             return True
-        if not self._lock.acquire(blocking=wait):
-            return False
-        try:
-            return self._match(call, until, wait)
-        finally:
-            self._lock.release()
-
-    def _match(self, call: str, until: Check | None, wait: bool) -> bool:
-        while self._wrong is None and self._checks and self._checks[0] is not until:
-            first = self._checks[0]
-            try:
+        while (first := self._first(until)) is not None:
+            misfit: tuple[Check, Exception] | None = None
+            try:  # without the lock: others may wait for other calls
                 if wait:
                     first.wait()
                 elif not first.test():
                     return False
             except (ValueError, TypeError) as error:
-                self._wrong = None if first.refused() else (first, error)
-            self._checks.popleft()
+                misfit = None if first.refused() else (first, error)
+            with self._lock:
+                if self._checks and self._checks[0] is first:
+                    self._checks.popleft()
+                    self._wrong = misfit
         if self._wrong is not None and until is not self._wrong[0]:
             wrong, first_error = self._wrong
             raise ValueError(
@@ -129,6 +124,15 @@ class Begun:
                 f"job ({first_error})"
             ) from first_error
         return True
+
+    def _first(self, until: Check | None) -> Check | None:
+        """The oldest before `until` that is not known to fit, unless one did not."""
+        with self._lock:
+            return (
+                self._checks[0]
+                if self._wrong is None and self._checks and self._checks[0] is not until
+                else None
+            )
 
 
 class Request(Generic[Result]):

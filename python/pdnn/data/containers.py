@@ -102,6 +102,7 @@ def to_labels(where: str, given: Any) -> Converted:
     TypeError, ValueError
         If they are neither class numbers, names, one-hot rows, probabilities nor targets.
     """
+    unmasked(where, "y", given)
     if (words := _words(given)) is not None:
         return _numbered(words)
     y, container = _to_array(where, "y", given)

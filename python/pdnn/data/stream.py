@@ -86,7 +86,8 @@ class Stream(Dataset):
         samples = _opened(x)
         if is_sparse(samples):
             raise TypeError("Stream: x is sparse; pass a Dataset, or blocks of it as a BlockStream")
-        if not any(hasattr(samples, name) for name in ("__array_interface__", "__dlpack__")):
+        in_place = hasattr(samples, "__array_interface__") or hasattr(samples, "__dlpack__")
+        if not (in_place or isinstance(samples, memoryview)):
             raise TypeError(
                 f"Stream: x is of type {kind_of(samples)}, which NumPy would copy into memory; pass a .npy "
                 "file or the array that it has, make blocks of its rows with a BlockStream, or pass a Dataset"

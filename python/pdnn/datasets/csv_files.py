@@ -33,7 +33,7 @@ from pdnn.datasets.parts import both
 
 Columns: TypeAlias = "str | int | Sequence[str | int]"
 
-NUMBER = re.compile("-?[0-9]+")
+NUMBER = re.compile("-?[0-9]{1,9}")
 """A word that may be the number of a column."""
 
 DELIMITERS = ("\t", ";", "|", ",", " ")
@@ -173,8 +173,6 @@ def _read(
     with open(os.fspath(path), encoding="utf-8-sig", newline="") as file:  # a number would be an open file's
         try:
             alone = isinstance(target, Sequence) and not target
-            if not file.seekable():
-                raise ValueError(f"{path}: is a pipe, which can be read only once; write its table to a file")
             if not file.seekable():
                 raise ValueError(f"{path}: is a pipe, which can be read only once; write its table to a file")
             delimiter = _delimiter(path, list(islice(file, 20)), alone)
@@ -334,7 +332,7 @@ def _places(path: str, names: list[str], what: str, columns: Columns, header: bo
         if isinstance(column, str):
             if not header or names.count(column) != 1:
                 told = f"the columns {few(names)}" if header else f"{len(names)} columns without names"
-                raise ValueError(f"{path}: no one column is named {column!r}; it has {told}")
+                raise ValueError(f"{path}: no one column is named {few(column)}; it has {told}")
             found.append(names.index(column))
         elif -len(names) <= index(column) < len(names):
             found.append(index(column) % len(names))

@@ -280,12 +280,14 @@ class DistributedOptimizer(Wrapper):
             )
         self._update()
 
-    def check_gradients(self, where: str) -> None:
+    def _check_gradients(self, where: str) -> None:
         """Raises ValueError between a backward pass and `synchronize`: gradients are this rank's own."""
         if self._passes and not self._agreed:
+            left = self.backward_passes_per_step - self._passes
+            first = f"make the {left} backward passes that are left, and " if left else ""
             raise ValueError(
-                f"{where}: the gradients of a DistributedOptimizer are not summed over the ranks yet; call "
-                "its synchronize() before"
+                f"{where}: the gradients of a DistributedOptimizer are not summed over the ranks yet; {first}"
+                "call its synchronize() before"
             )
 
     def _update(self) -> None:

@@ -16,7 +16,7 @@ from pdnn.files import safetensors
 from pdnn.moved import former
 from pdnn.nn import state_dict
 from pdnn.nn.eager import Runner, as_tensor
-from pdnn.nn.place import GATHERING, Place, check_containers
+from pdnn.nn.place import GATHERING, Place, check_change, check_containers
 from pdnn.nn.seeds import next_seed, settled_seed
 from pdnn.nn.static import builds, runs_in_python
 from pdnn.store import Array as Array
@@ -82,24 +82,13 @@ class Module(Advising):
         return (module for _, module in self.named_modules())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(before := vars(self).get(name), Handle) and not isinstance(value, Handle):
-            raise TypeError(
-                f"{type(self).__name__}.{name}: got {type(value).__name__}, expected a Parameter or Buffer; "
-                f"to change its values, call parameters() of the whole model, and write {name}.data = …"
-            )
-        if self._place is not None:
-            for part in (value, before):
-                if isinstance(part, Handle) or (isinstance(part, Module) and part._named(Handle)):
-                    raise ValueError(
-                        f"{type(self).__name__}.{name}: the model's parameters are gathered already, at its "
-                        "first call or use of its parameters; assign all parts before"
-                    )
-            if name != "training" and name[0] != "_" and name in self.config():
-                raise ValueError(
-                    f"{type(self).__name__}.{name}: it is fixed since the model's first call or use of its "
-                    "parameters; change it in a copy.deepcopy of the whole model, or sizes in a new layer"
-                )
+        if not isinstance(value, (Handle, Module)) or value is not vars(self).get(name):  # as by weight *= 2
+            check_change(self, name, value)
         super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        check_change(self, name)
+        super().__delattr__(name)
 
     # ---- modes
 

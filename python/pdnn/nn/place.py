@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from pdnn.nn.eager import Runner
+from pdnn.nn.static import has_build
 from pdnn.store import Array, Handle, Parameter, Store
+
+_CONTAINERS = (list, tuple, dict, set, frozenset)
 
 GATHERING = RLock()
 """Held while a model gathers its parameters: of threads that first use it at once, one does it."""
@@ -96,8 +99,45 @@ class Place:
         return span
 
 
+_DELETED = object()
+
+
+def check_change(module: Any, name: str, value: Any = _DELETED) -> None:
+    """Raises TypeError or ValueError if an attribute may not be assigned this value, or not be deleted."""
+    where, before = f"{type(module).__name__}.{name}", vars(module).get(name)
+    if name in ("build", "config") and has_build(module):
+        raise TypeError(f"{where}: every layer has a method of this name; choose another one")
+    if isinstance(before, Handle) and not isinstance(value, Handle) and value is not _DELETED:
+        raise TypeError(
+            f"{where}: got {type(value).__name__}, expected a Parameter or Buffer; "
+            f"to change its values, call parameters() of the whole model, and write {name}.data = …"
+        )
+    if module._place is None:
+        return
+    for part in (value, before):
+        if isinstance(part, Handle) or (hasattr(part, "_named") and part._named(Handle)):
+            raise ValueError(
+                f"{where}: the model's parameters are gathered already, at its first call or use of its "
+                "parameters; assign all parts before"
+            )
+    if name != "training" and name[0] != "_" and name in type(module).config(module):
+        raise ValueError(
+            f"{where}: it is fixed since the model's first call or use of its parameters; "
+            "change it in a copy.deepcopy of the whole model, or sizes in a new layer"
+        )
+
+
+def _held(value: Any, depth: int = 8) -> Iterator[Any]:
+    """What is in a list, tuple, dict or set, and in those inside it."""
+    for part in value.values() if isinstance(value, dict) else value:
+        if isinstance(part, _CONTAINERS) and depth > 0:
+            yield from _held(part, depth - 1)
+        else:
+            yield part
+
+
 def check_containers(modules: Sequence[object], kind: type) -> None:
-    """Raises TypeError if one has others in a list, tuple or dict, where they are no parts of it."""
+    """Raises TypeError if one has others in a list, tuple, dict or set, where they are no parts of it."""
     inside = {id(module) for module in modules}
 
     def is_stray(part: Any) -> bool:  # it, or one inside it, that learns or drops, as a user's own may
@@ -113,9 +153,8 @@ def check_containers(modules: Sequence[object], kind: type) -> None:
 
     for module in modules:
         for name, value in tuple(vars(module).items()):
-            held = value.values() if isinstance(value, dict) else value
-            if isinstance(value, (list, tuple, dict)) and any(
-                isinstance(part, kind) and is_stray(part) for part in held
+            if isinstance(value, _CONTAINERS) and any(
+                isinstance(part, kind) and is_stray(part) for part in _held(value)
             ):
                 raise TypeError(
                     f"{type(module).__name__}.{name}: modules in a {type(value).__name__} are no parts of a "

@@ -10,13 +10,13 @@ M = TypeVar("M", bound=Any)  # a Module
 
 def builds(module: Any) -> bool:
     """Whether the core can build the module, and all inside it."""
-    return _has_build(module) and all(map(builds, module.children()))
+    return has_build(module) and all(map(builds, module.children()))
 
 
 def runs_in_python(module: M) -> M | None:
     """The first module, this one or inside it, whose `forward` or call is Python's and not the core's."""
     own_call = min(_bases(name, module)[0] for name in ("forward", "__call__"))
-    if own_call < _bases("build", module)[0] or not _has_build(module):
+    if own_call < _bases("build", module)[0] or not has_build(module):
         return module
     return next(filter(None, map(runs_in_python, module.children())), None)
 
@@ -46,7 +46,8 @@ def _repeats(module: Any, seen: set[int]) -> bool:
     return any(_repeats(child, seen) for child in module.children())
 
 
-def _has_build(module: Any) -> bool:
+def has_build(module: Any) -> bool:
+    """Whether its class says what the core has for it."""
     return len(_bases("build", module)) > 1  # Module has one for those that have none
 
 

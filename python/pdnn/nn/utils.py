@@ -65,6 +65,6 @@ def _list(where: str, parameters: Parameter | Iterable[Parameter]) -> list[Param
         if not isinstance(each, Parameter):
             raise TypeError(f"{where}: got {kind_of(each)}, expected {expected}")
         for hook in each.post_hooks.values():
-            if (check := getattr(getattr(hook, "__self__", None), "check_gradients", None)) is not None:
+            if (check := getattr(getattr(hook, "__self__", None), "_check_gradients", None)) is not None:
                 check(where)
     return found

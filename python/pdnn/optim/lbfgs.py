@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import isfinite, nan
 from typing import Any
 
@@ -231,6 +231,11 @@ class LBFGS(ClosureOptimizer):
                 f"the data{',' if more else ' or'} lower lr{more}"
             )
 
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As every optimizer's; the curvature belongs to the groups that come with it."""
+        super().load_state_dict(state)
+        self._groups = None
+
     # ---- groups
 
     def _forget_another_loss(self) -> None:
@@ -278,9 +283,7 @@ class LBFGS(ClosureOptimizer):
 
     def config(self) -> dict[str, Any]:
         """All numbers but those of groups."""
-        names = ("max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size")
-        numbers = {name: getattr(self, name) for name in names}
-        return {"type": "LBFGS", **numbers, "line_search_fn": self.line_search_fn}
+        return {"type": "LBFGS"} | {name: getattr(self, name) for name in self.fixed}
 
     def stepper(self, model: Sequential, criterion: Loss) -> Stepper:
         """Refuses: `Sequential.step` is one evaluation, and a step of this takes several.

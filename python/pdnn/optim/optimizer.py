@@ -50,7 +50,7 @@ class Optimizer(Advising, ParameterGroups):
         self._carried: dict[str, Any] | None = None  # a copy's `state_dict` until its model has memory
 
     def __repr__(self) -> str:
-        own = [f"{name}={getattr(self, name)!r}" for name in self.fixed]
+        own = [f"{name}={getattr(self, name)!r}" for name in self.config() if name != "type"]
         groups = []
         for group in self.param_groups:
             params = group.get("params")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn import _core
-from pdnn.checks import positive
+from pdnn.checks import positive, positive_attribute
 from pdnn.core import core_for
 from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.sequential import Sequential
@@ -301,7 +301,8 @@ class GaussNewton(SecondOrder):
         If a number is out of range, or a parameter appears twice.
     """
 
-    fixed = ("damping", "line_search_fn", "solver")
+    fixed = ("line_search_fn", "solver")
+    damping = positive_attribute("damping", "What is added to the matrix; may be changed between steps.")
 
     def __init__(
         self,
@@ -313,7 +314,7 @@ class GaussNewton(SecondOrder):
         solver: Solver = "auto",
     ) -> None:
         super().__init__(params, lr, weight_decay, solver)
-        self.damping = float(positive(self, "damping", damping))
+        self.damping = damping
         if line_search_fn not in (None, "armijo"):
             raise ValueError(f'GaussNewton: line_search_fn={line_search_fn!r}; expected "armijo" or None')
         self.line_search_fn = line_search_fn
@@ -364,7 +365,8 @@ class NaturalGradient(SecondOrder):
         If a number is out of range, or a parameter appears twice.
     """
 
-    fixed = ("damping", "solver")
+    fixed = ("solver",)
+    damping = positive_attribute("damping", "What is added to the matrix; may be changed between steps.")
     fisher = True
 
     def __init__(
@@ -376,7 +378,7 @@ class NaturalGradient(SecondOrder):
         solver: Solver = "auto",
     ) -> None:
         super().__init__(params, lr, weight_decay, solver)
-        self.damping = float(positive(self, "damping", damping))
+        self.damping = damping
         self.rate()
 
     def _move(self, batch: BatchLoss, loss: float, gradient: Array, kept: Array) -> None:

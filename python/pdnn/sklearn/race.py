@@ -50,6 +50,7 @@ class Race:
     def note(self, seconds: float, steps: int) -> None:
         """So many steps of this turn took so many seconds; the next turn begins."""
         if self.steps > 0:
+            del self.run  # which the next turn may not need
             self.run, self.steps = self._turns.send(seconds / steps)
 
 
@@ -57,29 +58,43 @@ def _turns(run: Epochs, engines: Sequence[Strategy]) -> Generator[tuple[Epochs, 
     """Yields what is to make how many steps, and is sent the seconds of one."""
     if len(engines) == 1:
         yield run, 0
-    engine, seconds = engines[0], (yield run, FIRST)
+    runs = {engines[0]: run}  # the one, but in a race; each has a model of its own
+    del run
+    seconds = yield runs[engines[0]], FIRST
     patience = PATIENCE
     while True:
         began = perf_counter()
         while (left := patience - (perf_counter() - began)) > 0:
-            seconds = yield run, ceil(left / max(seconds, 1e-7))
+            seconds = yield next(iter(runs.values())), ceil(left / max(seconds, 1e-7))
         patience *= AGAIN
         if seconds >= SHORT:
-            engine, run = yield from _fastest(engine, run, engines)
+            yield from _race(runs, engines)
 
 
-def _fastest(
-    engine: Strategy, run: Epochs, engines: Sequence[Strategy]
-) -> Generator[tuple[Epochs, int], float, tuple[Strategy, Epochs]]:
-    """Yields and is sent the same; returns the fastest engine, and what trains by it."""
+def _race(
+    runs: dict[Strategy, Epochs], engines: Sequence[Strategy]
+) -> Generator[tuple[Epochs, int], float, None]:
+    """Yields and is sent the same; leaves in `runs` what trains by the fastest engine."""
     from pdnn.estimate.turns import as_many_as_pay, turns
 
-    pairs, runs = as_many_as_pay(engines), {engine: run}
+    pairs = as_many_as_pay(engines)
     pair = next(pairs)
     try:
         while True:
-            runs = {each: runs.get(each) or run.by(each) for each in pair}
-            pair = pairs.send((yield from turns(list(runs.values()), SELF)))
+            _bring(runs, pair)
+            pair = pairs.send((yield from turns([runs[each] for each in pair], SELF)))
     except StopIteration as end:
         fastest, _ = end.value
-        return fastest, runs[fastest]
+        for each in runs.keys() - {fastest}:
+            del runs[each]
+
+
+def _bring(runs: dict[Strategy, Epochs], pair: Sequence[Strategy]) -> None:
+    """Makes those of a pair, and lets all others go, so that no more than two are in memory."""
+    for engine in pair:
+        if engine not in runs:
+            for other in list(runs.keys() - set(pair))[: len(runs) - 1]:
+                del runs[other]
+            runs[engine] = next(iter(runs.values())).by(engine)
+    for other in runs.keys() - set(pair):
+        del runs[other]
