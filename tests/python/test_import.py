@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -1011,3 +1012,56 @@ def test_a_transpose_that_nothing_uses(tmp_path: Path) -> None:
     path = save(tmp_path / "a.onnx", nodes, {"w": normal(2, 3, 2, 2)}, [3, 4, 4], rank=4)
     assert_same(path, normal(5, 3, 4, 4))
     models.from_onnx(save(tmp_path / "b.onnx", [dead, node("Identity", "x", "y")], {}, [3, 4, 4], rank=4))
+
+
+def of_integers(path: Path, nodes: list[Any], constants: dict[str, Any], kind: int) -> Path:
+    """The same with an input of integers."""
+    save(path, nodes, constants, [3])
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kind"),
+    [
+        ([node("Add", "x c", "a")], TensorProto.UINT8),
+        ([node("Sub", "x c", "a")], TensorProto.UINT8),
+        ([node("Div", "x c", "a")], TensorProto.INT64),
+        ([node("Add", "x x", "a")], TensorProto.UINT8),
+    ],
+)
+def test_arithmetic_of_integers_is_refused(nodes: list[Any], kind: int, tmp_path: Path) -> None:
+    """It wraps or rounds."""
+    constant = np.array(200, helper.tensor_dtype_to_np_dtype(kind))
+    after = [node("Cast", "a", "b", to=TensorProto.FLOAT), node("MatMul", "b w", "y")]
+    path = of_integers(tmp_path / "q.onnx", [*nodes, *after], {"c": constant, "w": normal(3, 2)}, kind)
+    with pytest.raises(ValueError, match=r'"node_a": computes with integers, which wrap'):
+        models.from_onnx(path)
+
+
+@pytest.mark.parametrize("op", ["Add", "Identity", "Relu"])
+def test_operators_of_others_are_none_of_onnx(op: str, tmp_path: Path) -> None:
+    inputs = "a x" if op == "Add" else "a"
+    foreign = helper.make_node(op, inputs.split(), ["y"], name="node_y", domain="mine")
+    path = save(
+        tmp_path / "q.onnx", [node("MatMul", "x w", "a"), node("Relu", "a", "y")], {"w": normal(3, 3)}, [3]
+    )
+    model = onnx.load(path)
+    model.graph.node[1].CopyFrom(foreign)
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    onnx.save(model, path)
+    with pytest.raises(ValueError, match=rf'mine.{op} "node_y": '):
+        models.from_onnx(path)
+
+
+def test_long_chains_of_elements_are_read_soon(tmp_path: Path) -> None:
+    nodes = []
+    for number in range(60):
+        before = f"a{number - 1}" if number else "x"
+        nodes += [node("Relu", before, f"r{number}"), node("Add", f"{before} r{number}", f"a{number}")]
+    path = save(tmp_path / "q.onnx", [*nodes, node("MatMul", "a59 w", "y")], {"w": normal(3, 3)}, [3])
+    began = time.monotonic()
+    assert_same(path, normal(4, 3))
+    assert time.monotonic() - began < 30

@@ -260,6 +260,8 @@ class _Reader(Samples):
         """X + c, x - c, c - x, x c or x / c, with a number or one for each feature or channel."""
         first, second = map(self.graph.constant, step.node.inputs)
         constant = first if first is not None else second
+        if constant is not None and constant.dtype.kind != "f":
+            raise Unknown("computes with integers, which wrap or round")
         if constant is None or (first is not None and step.kind == "Div"):
             raise Unknown("pdnn has no such layer")
         numbers, one = np.float64(self.per_channel(constant)), np.ones(1)
@@ -276,8 +278,6 @@ class _Reader(Samples):
         offset = np.array(step.node.attributes.get_floats("offset", [0.0]))
         scale = np.array(step.node.attributes.get_floats("scale", [1.0]))
         self.affine(step, scale, -offset * scale)
-
-    # ---- others
 
     def softmax(self, step: Step) -> None:
         """A Softmax or LogSoftmax."""

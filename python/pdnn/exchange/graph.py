@@ -58,6 +58,10 @@ DECIDED = {"ArgMax", "Binarizer", "ZipMap"}
 """What makes classes of probabilities, with what may stand behind it."""
 
 
+MOST_OF_A_CURVE = 16
+"""Nodes that may compute an activation together."""
+
+
 @dataclass
 class Step:
     """What happens to a value on its way.
@@ -106,6 +110,9 @@ class Graph:
         graph, self.opsets = model.graph, dict(model.graph.opset_imports)
         self.metadata = dict(model.metadata_props)
         self.nodes = list(graph)
+        for node in self.nodes:
+            if node.domain not in ("", "ai.onnx.ml"):  # another's, whatever it is called there
+                node.op_type = f"{node.domain}.{node.op_type}"
         self.order = {node: index for index, node in enumerate(self.nodes)}
         self.missed: dict[ir.Node, str] = {}
         self.constants = {
@@ -221,8 +228,9 @@ class Graph:
             return found
         if node.op_type == "Add" and len(data) == 2:
             sides = [self._plain(value) for value in data]
+            integers = any(value.dtype is not None and value.dtype.is_integer() for value in data)
             for x, added in (sides, sides[::-1]):
-                if x is added or x in self._before(added):
+                if not integers and (x is added or x in self._before(added)):
                     return Step("Residual", node, self._chain(added, x)), x
         if len(data) != 1:
             why = (
@@ -230,10 +238,10 @@ class Graph:
             )
             if node.op_type == "Add" and data:
                 why = "neither of its inputs is made of the other"
+                why = "computes with integers, which wrap" if integers else why
             self.missed[node] = why
         others = [step for value in data[1:] for step in self._chain(value, None)]
-        known = len(data) == 1 and node.domain in ("", "ai.onnx.ml")
-        return Step(node.op_type if known else "Unknown", node, others), [*data, self.input][0]
+        return Step(node.op_type if len(data) == 1 else "Unknown", node, others), [*data, self.input][0]
 
     def _plain(self, value: ir.Value) -> ir.Value:
         """The value that another is only another name or type of."""
@@ -268,6 +276,8 @@ class Graph:
             value = max(ends, key=lambda value: self.order.get(value.producer(), -1))  # type: ignore[arg-type]
             node = value.producer()
             if node is None or node.op_type not in ELEMENTWISE:
+                return None
+            if len(region) == MOST_OF_A_CURVE:  # each is evaluated with all before it
                 return None
             region.append(node)
             ends = ends - {value} | set(self.data(node))
