@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,12 @@ def test_deep_nesting_is_refused(name: str) -> None:
         assert not TARGETS[name](changed(next(seeds(name)), deep))
     else:
         assert not TARGETS[name](f"a = {deep}".encode() if name == "machine" else deep.encode())
+
+
+@pytest.mark.parametrize("digits", [26, 5000])
+def test_a_machine_of_more_cores_than_can_be_counted_is_refused(digits: int) -> None:
+    cluster = (Path(__file__).parents[2] / "docs" / "cluster.toml").read_text()
+    assert not TARGETS["machine"](re.sub("cores = [0-9]+", f"cores = {'3' * digits}", cluster).encode())
 
 
 @pytest.mark.parametrize("features", [1 << 30, 10**12, 10**40])

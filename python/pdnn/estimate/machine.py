@@ -211,7 +211,7 @@ def load(path: str | os.PathLike[str]) -> Machine:
     with open(path, "rb") as file:
         try:
             content = tomllib.load(file)
-        except (RecursionError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (RecursionError, ValueError) as error:  # TOMLDecodeError, or of 5,000 digits
             raise ValueError(f"{path}: is no TOML ({error})") from error
     core = content.get("core")
     if isinstance(core, dict) and "crowding" in core:
@@ -229,13 +229,16 @@ def load(path: str | os.PathLike[str]) -> Machine:
         )
     numbers = {key: flat.get(f"core.{key}", _OPTIONAL.get(f"core.{key}")) for key in _CORE}
     whole: dict[str, Any] = {**numbers, **links}
-    return Machine(
-        name=flat["name"],
-        nodes=flat["nodes"],
-        cores=flat["cores"],
-        barrier=flat.get("threads.barrier", _OPTIONAL["threads.barrier"]),
-        **whole,
-    )
+    try:
+        return Machine(
+            name=flat["name"],
+            nodes=flat["nodes"],
+            cores=flat["cores"],
+            barrier=flat.get("threads.barrier", _OPTIONAL["threads.barrier"]),
+            **whole,
+        )
+    except ValueError as error:  # of a whole number of more than 63 bits
+        raise ValueError(f"{path}: {error}") from error
 
 
 def save(machine: Machine, path: str | os.PathLike[str]) -> None:
