@@ -13,6 +13,7 @@ import pytest
 
 import pdnn
 import processes
+from pdnn.comm.mpi import launched_ranks
 from processes import Completed
 
 RANKS = """
@@ -239,6 +240,28 @@ def test_mpi_starts_where_a_launcher_says_so(
 
 
 STEP = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "ranks"),
+    [
+        ({"PMIX_RANK": "0"}, 1),
+        ({"PMIX_RANK": "2"}, 3),
+        ({"PMIX_RANK": "0", **STEP}, 1),
+        ({"PMIX_RANK": "0", "PMIX_NAMESPACE": "slurm.pmix.7.0", **STEP}, 4),
+        ({"PMIX_RANK": "2", "PMIX_NAMESPACE": "slurm.pmix.7.0"}, 3),
+        ({"PMIX_RANK": "1", "OMPI_COMM_WORLD_SIZE": "5"}, 5),
+    ],
+)
+def test_ranks_that_pmix_alone_tells_of_are_counted(
+    variables: dict[str, str], ranks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An MPI library that does not heed PMIx, beside which each is alone, is told so from that."""
+    for name in (*NOT_A_RANK, "PMIX_NAMESPACE", *STEP):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert launched_ranks() == ranks
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,10 @@ _PLACE = ("PMIX_NAMESPACE", "PMIX_RANK", "PMI_PORT", "PMI_FD", "PMI_RANK")
 def launched_ranks() -> int | None:
     """The launcher's number of ranks; None if this process was not started as an MPI rank.
 
-    ``PDNN_MPI=0`` or ``1`` overrides. A launcher that does not say how many (``PMIX_RANK`` alone) counts as
-    1. Slurm's own variables do not count: they are also there when a batch script runs this process alone.
-    A process that a rank started has its variables, and is none.
+    ``PDNN_MPI=0`` or ``1`` overrides. Of a launcher that does not say how many (``PMIX_RANK`` alone) this
+    rank and those before it count, or, of srun's ``--mpi=pmix``, the tasks of its step. Slurm's variables
+    alone make no rank: they are also there when a batch script runs this process alone. A process that a rank
+    started has its variables, and is none.
 
     Raises
     ------
@@ -55,7 +56,15 @@ def launched_ranks() -> int | None:
     process, _, place = os.environ.get(_RANK, "").partition(" ")
     if process not in ("", str(os.getpid())) and place == _place():
         return None
-    return numbered(told, "ranks") if told else 1
+    return numbered(told, "ranks") if told else _known_by_pmix()
+
+
+def _known_by_pmix() -> int:
+    """How many ranks there are at least, where PMIx says which this is."""
+    tasks, rank = (os.environ.get(name, "") for name in ("SLURM_STEP_NUM_TASKS", "PMIX_RANK"))
+    if os.environ.get("PMIX_NAMESPACE", "").startswith("slurm.pmix") and tasks.isdecimal():
+        return max(1, int(tasks))
+    return int(rank) + 1 if rank.isdecimal() else 1
 
 
 def warn_of_separate_tasks() -> None:
@@ -85,7 +94,7 @@ def mpi_world(launched: int) -> Communicator:
     Parameters
     ----------
     launched : int
-        How many ranks the launcher says there are, 1 if it does not say.
+        How many ranks the launcher says there are, or how many of them are known.
 
     Raises
     ------
@@ -103,6 +112,7 @@ def mpi_world(launched: int) -> Communicator:
         raise _core.CommunicationError(
             f"world: {_launcher()} started {launched} ranks, but to the MPI library that mpi4py loads "
             f"({first_line(world)}) each of them is alone; start them with {_own_mpiexec(world)}"
+            f"{' or srun --mpi=pmi2' if 'SLURM_STEP_NUM_TASKS' in os.environ else ''}"
         )
     ranks = from_mpi4py(world.COMM_WORLD)
     ranks.spares = _spares(ranks.size)
