@@ -260,7 +260,7 @@ class _Reader(Samples):
         """X + c, x - c, c - x, x c or x / c, with a number or one for each feature or channel."""
         first, second = map(self.graph.constant, step.node.inputs)
         constant = first if first is not None else second
-        if constant is not None and constant.dtype.kind != "f":
+        if constant is not None and constant.dtype.kind in "biu":
             raise Unknown("computes with integers, which wrap or round")
         if constant is None or (first is not None and step.kind == "Div"):
             raise Unknown("pdnn has no such layer")
