@@ -102,7 +102,7 @@ def shape_of_sample(owner: object, value: Any) -> tuple[int, ...]:
     return tuple(integer(owner, "a size in input_shape", size, 0) for size in value)
 
 
-def plain(owner: object, settings: Mapping[str, Any]) -> Any:
+def plain(owner: object, settings: Any) -> Any:
     """The settings as a file gives them back; TypeError if JSON cannot hold them."""
     import json
 
@@ -119,7 +119,7 @@ def same_settings(had: Any, has: Any) -> bool:
     """Whether settings of a file are these, as JSON has them: tuples are lists, 1 is 1.0, NaN is NaN."""
     import json
 
-    now = json.loads(json.dumps(has))
+    now = plain("checkpoint", has)
     return bool(had == now or json.dumps(had, sort_keys=True) == json.dumps(now, sort_keys=True))
 
 

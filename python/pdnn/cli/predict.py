@@ -17,7 +17,6 @@ import csv
 import io
 import json
 from collections.abc import Callable
-from itertools import zip_longest
 from pathlib import Path
 from reprlib import repr as few
 from typing import TYPE_CHECKING
@@ -97,8 +96,9 @@ def _check_columns(path: str, metadata: dict[str, str], data: Dataset) -> None:
         raise ValueError(f"{path}: its metadata {specs.COLUMNS_KEY} has no names ({error})") from error
     found = data.columns
     if found is not None and trained_on is not None and found != trained_on:
-        pairs = enumerate(zip_longest(found, trained_on))
-        place = next(place for place, (name, expected) in pairs if name != expected)
+        from pdnn.datasets.csv_words import first_difference
+
+        place = first_difference(found, trained_on)
         raise ValueError(
             f"the inputs of the table are {few(found)}, {path} was trained on {few(trained_on)}, and number "
             f"{place} is the first that differs; put them in this order, and name with --target "

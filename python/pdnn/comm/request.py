@@ -128,11 +128,8 @@ class Begun:
     def _first(self, until: Check | None) -> Check | None:
         """The oldest before `until` that is not known to fit, unless one did not."""
         with self._lock:
-            return (
-                self._checks[0]
-                if self._wrong is None and self._checks and self._checks[0] is not until
-                else None
-            )
+            first = self._checks[0] if self._checks else None
+            return None if first is until or self._wrong is not None else first
 
 
 class Request(Generic[Result]):

@@ -56,6 +56,7 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
     TypeError, ValueError
         If they are no numbers that a float holds, or not one sample a row.
     """
+    unmasked(where, "x", given)
     x, container = (_sparse(where, given), "") if is_sparse(given) else _to_array(where, "x", given)
     kind = _type_of(x)
     if kind not in READ and kind not in WIDENED:
@@ -103,9 +104,11 @@ def to_labels(where: str, given: Any) -> Converted:
         If they are neither class numbers, names, one-hot rows, probabilities nor targets.
     """
     unmasked(where, "y", given)
-    if (words := _words(given)) is not None:
+    listed = isinstance(given, (list, tuple)) or not hasattr(given, "__array__")
+    read = None if listed else _of(where, "y", given)
+    if (words := _words(given if listed else read)) is not None:
         return _numbered(words)
-    y, container = _to_array(where, "y", given)
+    y, container = _to_array(where, "y", given, read)
     names = y.dtype.kind == "U"
     if y.ndim not in (1, 2) or (names and y.ndim == 2):
         wanted = "(n,)" if names else "(n,) or (n, classes)"
@@ -126,9 +129,8 @@ def to_labels(where: str, given: Any) -> Converted:
 
 def _words(given: Any) -> list[str] | None:
     """These in a list, if they are words in one, or objects: an array has room for the longest in each."""
-    if not isinstance(given, (list, tuple)) and hasattr(given, "__array__"):
-        array = to_numpy(given)
-        given = array.tolist() if array.dtype.kind in "OT" and array.ndim == 1 else ()
+    if isinstance(given, np.ndarray):
+        given = given.tolist() if given.dtype.kind in "OT" and given.ndim == 1 else ()
     if not isinstance(given, (list, tuple)) or not given:
         return None
     return list(given) if all(issubclass(kind, str) for kind in set(map(type, given))) else None
@@ -153,14 +155,18 @@ def _type_of(array: Array) -> Any:
     return np.dtype(array.dtype.newbyteorder("=").str).type
 
 
-def _to_array(where: str, name: str, given: Any) -> tuple[Array, str]:
-    """These values as an array of no objects and no booleans, and what they came in if that was none."""
-    unmasked(where, name, given)
+def _to_array(where: str, name: str, given: Any, read: Array | None = None) -> tuple[Array, str]:
+    """These values as an array of no objects and no booleans, and what they came in if that was none.
+
+    `read` is what NumPy makes of them, where that is known.
+    """
     undated(where, name, given)
     sequence = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
     if not sequence and not hasattr(given, "__array__"):
         raise TypeError(f"{where}: {name} is of type {type(given).__name__}, expected an array or a list")
-    array = given if type(given) in (np.ndarray, np.memmap) else _of(where, name, given)
+    if type(given) in (np.ndarray, np.memmap):
+        read = given
+    array = _of(where, name, given) if read is None else read
     container = f"a {type(given).__name__}" if sequence else ""
     if array.dtype.kind in "OT":
         array, container = _of(where, name, array.tolist()), container or "objects"

@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import islice
 from operator import index
 from typing import SupportsIndex, TypeAlias, overload
 
@@ -23,6 +23,7 @@ from pdnn.datasets.csv_words import (
     MISSING,
     are_names,
     few,
+    first_difference,
     is_alone,
     is_number,
     no_number,
@@ -129,11 +130,9 @@ def csv(
     else:
         other, table = (_read(file, target, weight, header) for file in (test, path))
         if other.names != table.names:
-            pairs = enumerate(zip_longest(other.names, table.names))
-            place = next(place for place, (name, expected) in pairs if name != expected)
             raise ValueError(
                 f"{test}: has the columns {few(other.names)}, {path} has {few(table.names)}, and number "
-                f"{place} is the first that differs"
+                f"{first_difference(other.names, table.names)} is the first that differs"
             )
         held_out = len(other.x)
         x, y = np.concatenate([other.x, table.x]), _targets([other, table])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import zip_longest
 from math import isfinite
 from reprlib import Repr
 
@@ -52,6 +53,12 @@ def is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def first_difference(names: list[str], expected: list[str]) -> int:
+    """The place of the first name that is another one, or missing, of lists that are not the same."""
+    pairs = enumerate(zip_longest(names, expected))
+    return next(place for place, (name, wanted) in pairs if name != wanted)
 
 
 def quoted(word: str) -> str:
