@@ -66,7 +66,8 @@ PYTHON_MAY_LOOK_AT = {
     "fit_lock": [],
     "store": ["advice", "arrays", "checks", "fit_lock"],
     "recording": ["_core"],
-    "tensor": ["advice", "arrays", "checks", "recording", "store"],
+    "graph": ["arrays", "store"],
+    "tensor": ["advice", "arrays", "checks", "recording", "graph"],
     "core": ["_core"],
     "_mpi": [],
     "comm": ["_core", "_mpi", "checks"],
@@ -74,7 +75,7 @@ PYTHON_MAY_LOOK_AT = {
     "exchange": ["files"],
     "nn": [
         *("_core", "advice", "arrays", "checks", "core", "comm", "exchange", "files", "moved"),
-        *("recording", "store", "tensor"),
+        *("recording", "store", "graph", "tensor"),
     ],
     "models": ["checks", "exchange", "nn", "files", "moved"],
     "optim": ["_core", "advice", "checks", "core", "comm", "deferred", "store", "tensor", "nn"],

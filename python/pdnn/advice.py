@@ -37,7 +37,7 @@ TENSOR = {
     "dim": "write ndim",
     "numel": "write data.size",
     "size": "write shape",
-    "grad": "only Parameters have one",
+    "requires_grad_": "write pdnn.Tensor(x, requires_grad=True)",
 }
 TRAINER = {
     "compile": "the loss, the optimizer and the metrics are arguments of pdnn.Trainer",

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from itertools import count
+from collections.abc import Callable, Sequence
 from math import prod
 from numbers import Real
-from typing import Any, TypeAlias
+from operator import ge, gt, le, lt
+from typing import Any
 
 import numpy as np
 
 from pdnn.advice import TENSOR, Advising
 from pdnn.arrays import Array, ArrayInterface
 from pdnn.checks import kind_of, several, unmasked
+from pdnn.graph import Leaf, Node, Operation, go_back
 from pdnn.recording import recording
-from pdnn.store import Parameter, Store
-
-Final: TypeAlias = Callable[[Parameter], None]
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 """Types of the values of a Tensor, in the machine's order of bytes."""
-
-_numbers = count()
 
 
 class Values(Advising, np.ndarray):
@@ -46,77 +40,6 @@ class Values(Advising, np.ndarray):
         return repr(self.numpy())
 
 
-class Node:
-    """One operation in a graph: what it was made from, and its derivative.
-
-    Attributes
-    ----------
-    inputs : tuple
-        The nodes that made its inputs; None for one that no gradient is wanted of.
-    parameters : sequence of Parameter
-        Those whose gradients `backward` adds to, in the order of their memory.
-    rows : float or None
-        Of the batch, where the operation knows what a row is: layers and losses do. A loss has the sum of
-        their weights.
-    synchronized : bool
-        Whether it adds up sums over ranks. Then its `without_rows()` takes part in them for a rank that makes
-        no such call, and returns a function that does so for its backward pass.
-    """
-
-    __slots__ = ("__weakref__", "inputs", "number", "parameters")
-    rows: float | None = None
-    synchronized: bool = False
-
-    def __init__(self, inputs: Sequence[Tensor], parameters: Sequence[Parameter] = ()) -> None:
-        self.inputs = tuple(tensor.node for tensor in inputs)
-        self.parameters = parameters
-        self.number = next(_numbers)  # an input's is smaller: falling numbers are an order to go back in
-
-    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
-        """The gradient for each input, from the output's.
-
-        Parameters
-        ----------
-        dy : ndarray
-            Is kept as it is.
-        pending : bool
-            Whether the parameters' gradients go to `Store.pending` instead of their own place.
-        final : function of Parameter, optional
-            To be called when this node adds nothing more to a parameter's gradient.
-        """
-        raise NotImplementedError
-
-    def free(self) -> None:
-        """Lets go of what `backward` needs."""
-        raise NotImplementedError
-
-    @property
-    def freed(self) -> bool:
-        """Whether a backward pass has been here."""
-        raise NotImplementedError
-
-
-class _Operation(Node):
-    """A node without parameters: a function of dy."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, inputs: Sequence[Tensor], function: Callable[[Array], Sequence[Array]]) -> None:
-        super().__init__(inputs)
-        self._function: Callable[[Array], Sequence[Array]] | None = function
-
-    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
-        assert self._function is not None
-        return self._function(dy)
-
-    def free(self) -> None:
-        self._function = None
-
-    @property
-    def freed(self) -> bool:
-        return self._function is None
-
-
 class Tensor(ArrayInterface, Advising):
     """A batch between layers, or a loss: a NumPy array with the operation that made it.
 
@@ -127,23 +50,30 @@ class Tensor(ArrayInterface, Advising):
     ----------
     data : ndarray
         Floats, shape (n, ...), or () for a loss.
+    requires_grad : bool
+        Whether backward passes shall leave a gradient of this input in `grad`.
 
     Attributes
     ----------
     data : ndarray
         The values; images are views of channels-last memory.
+
+    Raises
+    ------
+    TypeError
+        If they are no floats.
     """
 
     __slots__ = ("__weakref__", "data", "node")
     advice = TENSOR
     __array_ufunc__ = None  # array + tensor is the tensor's business
 
-    def __init__(self, data: Array, node: Node | None = None) -> None:
+    def __init__(self, data: Array, node: Node | None = None, *, requires_grad: bool = False) -> None:
         unmasked("Tensor", "data", data)
         self.data = np.asarray(data)
         if self.data.dtype not in FLOATS:
             raise TypeError(f"Tensor: got an array of {self.data.dtype}, expected float32 or float64")
-        self.node = node
+        self.node = Leaf() if node is None and requires_grad else node
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -162,8 +92,24 @@ class Tensor(ArrayInterface, Advising):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether parameters lie behind it, so that `backward` has a way to go."""
+        """Whether parameters or such inputs lie behind it, so that `backward` has a way to go."""
         return self.node is not None
+
+    @property
+    def grad(self) -> Array | None:
+        """The gradient of an input made with `requires_grad`, in its shape; assign None to forget it.
+
+        Of all backward passes so far, added up; None before the first, and for what operations made.
+        """
+        return self.node.grad if isinstance(self.node, Leaf) else None
+
+    @grad.setter
+    def grad(self, value: Array | None) -> None:
+        if not isinstance(self.node, Leaf):
+            raise ValueError("Tensor.grad: only an input, Tensor(x, requires_grad=True), has one")
+        if value is not None and np.shape(value) != self.shape:
+            raise ValueError(f"Tensor.grad: got shape {np.shape(value)}, expected {self.shape}")
+        self.node.grad = None if value is None else np.array(value, self.dtype)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -173,6 +119,9 @@ class Tensor(ArrayInterface, Advising):
 
     def __repr__(self) -> str:
         return f"Tensor({self.data!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _input, (self.data, isinstance(self.node, Leaf))  # without the graph, which is one process's
 
     def numpy(self) -> Array:
         """The values, as an array that shares this memory."""
@@ -201,6 +150,44 @@ class Tensor(ArrayInterface, Advising):
         return NotImplemented
 
     __hash__ = object.__hash__
+
+    def _compare(self, other: Any, by: Callable[[Any, Any], bool]) -> bool:
+        """Of single numbers, as losses are."""
+        value: Any = other.data if isinstance(other, Tensor) else other
+        shape = np.shape(value)
+        if not isinstance(value, (np.ndarray, Real)):
+            raise TypeError(f"Tensor: {by.__name__} with {kind_of(other)}")
+        if self.ndim or shape:
+            raise TypeError(
+                f"Tensor: {by.__name__} of shapes {self.shape} and {shape}; only single numbers "
+                "compare, otherwise compare arrays, as in tensor.data < other"
+            )
+        return bool(by(self.data, value))
+
+    def __lt__(self, other: Tensor | float) -> bool:
+        return self._compare(other, lt)
+
+    def __le__(self, other: Tensor | float) -> bool:
+        return self._compare(other, le)
+
+    def __gt__(self, other: Tensor | float) -> bool:
+        return self._compare(other, gt)
+
+    def __ge__(self, other: Tensor | float) -> bool:
+        return self._compare(other, ge)
+
+    def __getitem__(self, key: Any) -> Tensor:
+        before, part = self.data, self.data[key]
+
+        def back(dy: Array) -> list[Array]:
+            dx = np.zeros_like(before)
+            if np.may_share_memory(part, before):  # a view has no element twice
+                dx[key] = dy
+            else:
+                np.add.at(dx, key, dy)
+            return [dx]
+
+        return _result(part, [self], back)
 
     def __add__(self, other: Tensor | Array | float) -> Tensor:
         if isinstance(other, Real):
@@ -238,6 +225,22 @@ class Tensor(ArrayInterface, Advising):
             raise TypeError(f"Tensor: / with {kind_of(other)}; it takes a number")
         divisor = self.data.dtype.type(other)
         return _result(self.data / divisor, [self], lambda dy: [dy / divisor])
+
+    def __pow__(self, exponent: float) -> Tensor:
+        if not isinstance(exponent, Real):
+            raise TypeError(f"Tensor: ** with {kind_of(exponent)}; it takes a number")
+        x, power = self.data, self.dtype.type(exponent)
+        return _result(x**power, [self], lambda dy: [dy * power * x ** (power - 1)])
+
+    def exp(self) -> Tensor:
+        """The exponential of each element."""
+        y = np.exp(self.data)
+        return _result(y, [self], lambda dy: [dy * y])
+
+    def log(self) -> Tensor:
+        """The natural logarithm of each element."""
+        x = self.data
+        return _result(np.log(x), [self], lambda dy: [dy / x])
 
     def sum(self) -> Tensor:
         """The sum of all elements, shape ()."""
@@ -296,7 +299,7 @@ class Tensor(ArrayInterface, Advising):
             raise ValueError(
                 "backward: nothing is behind this Tensor; it was made under no_grad(), or without parameters"
             )
-        _go_back(self.node, self.data)
+        go_back(self.node, self.data)
 
 
 def cat(tensors: Sequence[Tensor | Array], dim: int = 0) -> Tensor:
@@ -323,66 +326,12 @@ def cat(tensors: Sequence[Tensor | Array], dim: int = 0) -> Tensor:
     return _result(joined, parts, lambda dy: np.split(dy, ends, axis=dim))
 
 
+def _input(data: Array, wanted: bool) -> Tensor:
+    """What a copy of a Tensor is."""
+    return Tensor(data, requires_grad=wanted)
+
+
 def _result(data: Any, inputs: Sequence[Tensor], function: Callable[[Array], Sequence[Array]]) -> Tensor:
     """The outcome of an operation, recorded if anybody can want its gradient."""
     wanted = recording() and any(tensor.requires_grad for tensor in inputs)
-    return Tensor(data, _Operation(inputs, function) if wanted else None)
-
-
-def _weight(nodes: Sequence[Node], stores: Iterable[Store]) -> float:
-    """By what all gradients of a pass are multiplied: what `Store.register_pass_hook` was given says."""
-    weights = [store.begin_pass(nodes) for store in stores]
-    if len(set(weights)) > 1:
-        raise ValueError(
-            "backward: the pass goes through two models, and the DistributedOptimizer of one weighs its "
-            "gradients by rows; give the other one such an optimizer too, or call it under no_grad()"
-        )
-    return weights[0] if weights else 1.0
-
-
-def _go_back(root: Node, value: Array) -> None:
-    """Walks the graph behind `root`, each node after all that used its output."""
-    nodes, found = [root], {root}
-    for node in nodes:
-        for source in node.inputs:
-            if source is not None and source not in found:
-                found.add(source)
-                nodes.append(source)
-    parameters = [parameter for node in nodes for parameter in node.parameters]
-    stores = [store for store in dict.fromkeys([own.store for own in parameters]) if store is not None]
-    with ExitStack() as turns:
-        for store in sorted(stores, key=id):  # in one order, so that no two passes wait for each other
-            turns.enter_context(store.turn())
-        _add_gradients(root, value, nodes, parameters, stores)
-
-
-def _add_gradients(
-    root: Node, value: Array, nodes: list[Node], parameters: list[Parameter], stores: list[Store]
-) -> None:
-    """The backward pass, while no other thread's adds to the gradients of these stores."""
-    if any(node.freed for node in nodes):
-        raise ValueError(
-            "backward: a backward pass went through this graph before and let it go; compute the loss again"
-        )
-    nodes.sort(key=lambda node: -node.number)
-    pending = any(own.hooks for own in parameters)
-    watched = pending or any(own.post_hooks for own in parameters)
-    uses = Counter(parameters if watched else ())
-
-    def final(parameter: Parameter) -> None:
-        uses[parameter] -= 1
-        if uses[parameter] == 0:
-            parameter.finish(pending)
-
-    gradients = {root: np.full_like(value, _weight(nodes, stores))}
-    try:
-        for node in nodes:
-            dxs = node.backward(gradients.pop(node), pending, final if watched else None)
-            for source, dx in zip(node.inputs, dxs, strict=True):
-                if source is not None and dx is not None:
-                    gradients[source] = gradients[source] + dx if source in gradients else dx
-            node.free()
-    except BaseException:
-        for store in stores:  # of what hooks have not seen, a failed pass leaves nothing behind
-            store.drop_pending()
-        raise
+    return Tensor(data, Operation([tensor.node for tensor in inputs], function) if wanted else None)

@@ -11,9 +11,10 @@ from pdnn._core import Communicator
 from pdnn.checks import kind_of, unmasked
 from pdnn.comm import world
 from pdnn.core import CoreLayer, LayerCall, Width
+from pdnn.graph import Final, Node
 from pdnn.recording import recording
 from pdnn.store import Array, Parameter, Store
-from pdnn.tensor import Final, Node, Tensor
+from pdnn.tensor import Tensor
 
 
 class Runner:
@@ -136,7 +137,7 @@ class _LayerNode(Node):
         arrays: tuple[Array, Array, Array],
         settings: tuple[bool, int, int, Communicator | None],
     ) -> None:
-        super().__init__([x], runner.parameters)
+        super().__init__([x.node], runner.parameters)
         self.rows, self._sample = len(x), x.shape[1:]
         self.synchronized = settings[-1] is not None
         self._runner, self._bound, self._settings = runner, bound, settings
@@ -181,7 +182,7 @@ class _LayerNode(Node):
         callable
             Its backward pass.
         """
-        source = Node([]) if self.inputs[0] is not None else None  # sums are taken for dx, where it is wanted
+        source = Node() if self.inputs[0] is not None else None  # sums are taken for dx, where it is wanted
         batch = self._runner.core.zeros(0).reshape(0, *self._sample)
         outputs = self._runner(Tensor(batch, source), training=True)
         node = outputs.node
@@ -202,7 +203,7 @@ class LossNode(Node):
     __slots__ = ("_dy", "rows")
 
     def __init__(self, outputs: Tensor, dy: Array, counted: float) -> None:
-        super().__init__([outputs])
+        super().__init__([outputs.node])
         self._dy: Array | None = dy
         self.rows = counted
 
