@@ -172,15 +172,15 @@ void bind_layers(py::module_& m) {
            }),
            py::arg("count"), py::arg("width"), py::arg("padding"), py::arg("init"));
   layer(std::type_identity<nn::MaxPool2d<T>>{}, "MaxPool2d")
-      .def(py::init([](const Numbers& kernel, const Numbers& stride) {
-             return std::make_shared<nn::MaxPool2d<T>>(windows_of(kernel, stride));
+      .def(py::init([](const Numbers& kernel, const Numbers& stride, const Numbers& padding) {
+             return std::make_shared<nn::MaxPool2d<T>>(windows_of(kernel, stride, padding));
            }),
-           py::arg("kernel"), py::arg("stride"));
+           py::arg("kernel"), py::arg("stride"), py::arg("padding"));
   layer(std::type_identity<nn::AvgPool2d<T>>{}, "AvgPool2d")
-      .def(py::init([](const Numbers& kernel, const Numbers& stride) {
-             return std::make_shared<nn::AvgPool2d<T>>(windows_of(kernel, stride));
+      .def(py::init([](const Numbers& kernel, const Numbers& stride, const Numbers& padding) {
+             return std::make_shared<nn::AvgPool2d<T>>(windows_of(kernel, stride, padding));
            }),
-           py::arg("kernel"), py::arg("stride"));
+           py::arg("kernel"), py::arg("stride"), py::arg("padding"));
   layer(std::type_identity<nn::GlobalAvgPool2d<T>>{}, "GlobalAvgPool2d").def(py::init<bool>(), py::arg("line") = false);
   layer(std::type_identity<nn::ActivationLayer<T>>{}, "Activation")
       .def(py::init([](const std::string& function) {

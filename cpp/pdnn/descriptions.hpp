@@ -77,13 +77,13 @@ struct PDNN_API Conv1d : Layer {
   Conv1d(Index in_channels, Index out_channels, Index kernel_size, Index stride = 1, Index padding = 0,
          const ConvOptions& options = {});
 };
-/// The largest element of each window; no stride: kernel_size.
+/// The largest element of each window; no stride: kernel_size. Padding, at most half of it, is never the largest.
 struct PDNN_API MaxPool2d : Layer {
-  explicit MaxPool2d(Pair kernel_size, std::optional<Pair> stride = {});
+  explicit MaxPool2d(Pair kernel_size, std::optional<Pair> stride = {}, Pair padding = 0);
 };
-/// The mean of each window; no stride: kernel_size.
+/// The mean of each window; no stride: kernel_size. Padding, at most half of it, counts as zeros.
 struct PDNN_API AvgPool2d : Layer {
-  explicit AvgPool2d(Pair kernel_size, std::optional<Pair> stride = {});
+  explicit AvgPool2d(Pair kernel_size, std::optional<Pair> stride = {}, Pair padding = 0);
 };
 /// The mean of each channel: (channels, h, w) becomes (channels, 1, 1).
 struct PDNN_API AdaptiveAvgPool2d : Layer {
@@ -91,11 +91,11 @@ struct PDNN_API AdaptiveAvgPool2d : Layer {
 };
 /// MaxPool2d of lines.
 struct PDNN_API MaxPool1d : Layer {
-  explicit MaxPool1d(Index kernel_size, std::optional<Index> stride = {});
+  explicit MaxPool1d(Index kernel_size, std::optional<Index> stride = {}, Index padding = 0);
 };
 /// AvgPool2d of lines.
 struct PDNN_API AvgPool1d : Layer {
-  explicit AvgPool1d(Index kernel_size, std::optional<Index> stride = {});
+  explicit AvgPool1d(Index kernel_size, std::optional<Index> stride = {}, Index padding = 0);
 };
 /// The mean of each channel of a line: (channels, length) becomes (channels, 1).
 struct PDNN_API AdaptiveAvgPool1d : Layer {

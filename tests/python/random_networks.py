@@ -137,7 +137,9 @@ def _draw_windows(
         return [numbers[0]] * len(extents) if square else numbers
 
     kernel, stride = each(1, 4), each(1, 4)
-    padding = [0] * len(extents) if pooling else each(0, 3)
+    padding = [
+        min(zeros, taps // 2) if pooling else zeros for zeros, taps in zip(each(0, 3), kernel, strict=True)
+    ]
     dilation = [1] * len(extents) if pooling or rng.integers(3) else each(1, 3)
     reach = [(taps - 1) * apart + 1 for taps, apart in zip(kernel, dilation, strict=True)]
     room = [
@@ -148,7 +150,7 @@ def _draw_windows(
     places = [left // step + 1 for left, step in zip(room, stride, strict=True)]
     if pooling:
         pool = f"{rng.choice(['MaxPool', 'AvgPool'])}{len(extents)}d"
-        return Part(pool, (kernel, stride)), (channels, *places)
+        return Part(pool, (kernel, stride, padding)), (channels, *places)
     groups = channels if rng.integers(3) == 0 else 1
     outputs = groups * int(rng.choice([1, 1, 2]) if groups > 1 else rng.choice([1, 2, 3, 5, 8, 9]))
     options = {"bias": bool(rng.integers(2)), "dilation": dilation, "groups": groups}

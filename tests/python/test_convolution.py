@@ -40,6 +40,8 @@ LAYERS: dict[str, Any] = {
     "overlapping max": (lambda: nn.MaxPool2d(3, 2), lambda t: t.nn.MaxPool2d(3, 2)),
     "mean": (lambda: nn.AvgPool2d(2), lambda t: t.nn.AvgPool2d(2)),
     "overlapping mean": (lambda: nn.AvgPool2d(3, 1), lambda t: t.nn.AvgPool2d(3, 1)),
+    "padded max": (lambda: nn.MaxPool2d(3, 2, 1), lambda t: t.nn.MaxPool2d(3, 2, 1)),
+    "padded mean": (lambda: nn.AvgPool2d((3, 2), 1, (1, 0)), lambda t: t.nn.AvgPool2d((3, 2), 1, (1, 0))),
     "global mean": (lambda: nn.AdaptiveAvgPool2d(1), lambda t: t.nn.AdaptiveAvgPool2d(1)),
 }
 
@@ -253,6 +255,8 @@ def test_mistakes_are_named() -> None:
         nn.Conv2d(6, 4, 3, groups=3)
     with pytest.raises(ValueError, match="at most 256 elements"):
         nn.MaxPool2d((17, 16))
+    with pytest.raises(ValueError, match=r"AvgPool2d: padding 2 of windows of \(5, 3\); at most half"):
+        nn.AvgPool2d((5, 3), padding=2)
     with pytest.raises(ValueError, match="only 1 is supported"):
         nn.AdaptiveAvgPool2d(2)
     network = nn.Sequential(nn.Conv2d(2, 3, 3))

@@ -604,6 +604,34 @@ def test_padding_on_one_side_alone_is_refused(tmp_path: Path) -> None:
         models.from_onnx(path)
 
 
+def test_pools_may_have_padding(tmp_path: Path) -> None:
+    windows = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 0], "strides": [2, 1]}
+    nodes = [node("MaxPool", "x", "largest", **windows, auto_pad="NOTSET")]
+    nodes += [node("AveragePool", "largest", "y", **windows, count_include_pad=1)]
+    path = save(tmp_path / "a.onnx", nodes, {}, [3, 6, 7], rank=4)
+    assert_same(path, normal(2, 3, 6, 7) - 4)  # all below the padding's zeros
+    assert [layer.padding for layer in models.from_onnx(path)] == [(1, 0), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"strides": [0, 0]}, r"its strides is \[0, 0\], expected 2 numbers from 1"),
+        ({"strides": [1]}, r"its strides is \[1\], expected 2 numbers from 1"),
+        ({"auto_pad": "SOMEHOW"}, "its auto_pad is 'SOMEHOW'"),
+        ({"pads": [1, 1]}, r"its pads are \[1, 1\], expected 4 numbers from 0"),
+        ({"pads": [-1, 0, -1, 0]}, r"its pads are \[-1, 0, -1, 0\], expected 4 numbers from 0"),
+        ({"pads": [1, 1, 1, 1]}, "its means leave padding out"),
+        ({"pads": [2, 2, 2, 2], "count_include_pad": 1}, "wider than half of its windows"),
+    ],
+)
+def test_windows_that_pdnn_has_not_are_told(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    windows = {"kernel_shape": [3, 3], "strides": [1, 1], **changes}
+    path = save(tmp_path / "a.onnx", [node("AveragePool", "x", "y", **windows)], {}, [3, 6, 7], rank=4)
+    with pytest.raises(ValueError, match=f"AveragePool .*{said}"):
+        models.from_onnx(path)
+
+
 @pytest.mark.parametrize("pool", ["MaxPool", "AveragePool"])
 def test_windows_that_are_no_whole_ones_are_refused(pool: str, tmp_path: Path) -> None:
     nodes = [node(pool, "x", "y", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)]
@@ -746,7 +774,7 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
         node("Conv", "apart w1", "grouped", group=2),
         node("HardSwish", "grouped", "swish"),
         node("Conv", "swish w2", "oblong", pads=[1, 0, 1, 0]),
-        node("MaxPool", "oblong", "pool", kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1]),
+        node("MaxPool", "oblong", "pool", kernel_shape=[3, 3], strides=[1, 1], pads=[2, 2, 2, 2]),
         node("Relu", "pool", "relu"),
         node("Conv", "relu w3", "dilated", dilations=[2, 2], pads=[2, 2, 2, 2]),
         node("Conv", "relu w3", "lopsided", pads=[0, 0, 2, 2]),

@@ -197,14 +197,14 @@ def trained_by(library: ctypes.CDLL, layers: list[Any], loss: str, x: Array, y: 
 
 
 IMAGES: list[tuple[type, Any]] = [
-    *((nn.Conv2d, (1, 4, 3)), (nn.BatchNorm2d, (4,)), (nn.LeakyReLU, ()), (nn.MaxPool2d, (2,))),
+    *((nn.Conv2d, (1, 4, 3)), (nn.BatchNorm2d, (4,)), (nn.LeakyReLU, ()), (nn.MaxPool2d, (2, 1, 1))),
     *((nn.AvgPool2d, (2,)), (nn.AdaptiveAvgPool2d, ()), (nn.ELU, ()), (nn.Flatten, ())),
     *((nn.Linear, (4, 6)), (nn.LayerNorm, (6,))),
     *((nn.Softplus, ()), (nn.Dropout, ()), (nn.Linear, (6, 3)), (nn.Sigmoid, ())),
 ]
 LINES: list[tuple[type, Any]] = [
     *((nn.Embedding, (5, 3)), (nn.Transpose, ()), (nn.Conv1d, (3, 4, 3)), (nn.BatchNorm1d, (4,))),
-    *((nn.MaxPool1d, (2,)), (nn.AvgPool1d, (2,)), (nn.AdaptiveAvgPool1d, ()), (nn.Flatten, ())),
+    *((nn.MaxPool1d, (2,)), (nn.AvgPool1d, (2, 2, 1)), (nn.AdaptiveAvgPool1d, ()), (nn.Flatten, ())),
     *((nn.Linear, (4, 3)), (nn.Sigmoid, ())),
 ]
 LOSSES = {

@@ -18,6 +18,7 @@ LINES: dict[str, Any] = {
     "windows": lambda m: [m.Conv1d(3, 6, 3, 2, 2, 2, 3, bias=False), m.Tanh(), m.Conv1d(6, 6, 2, groups=6)],
     "pools": lambda m: [m.Conv1d(3, 4, 3, padding=1), m.MaxPool1d(2), m.ReLU(), m.AvgPool1d(3, 1)],
     "overlapping": lambda m: [m.Conv1d(3, 4, 1), m.AvgPool1d(3, 2), m.MaxPool1d(3, 1)],
+    "padded": lambda m: [m.MaxPool1d(3, 2, 1), m.Conv1d(3, 4, 1), m.AvgPool1d(4, 1, padding=2)],
     "norm": lambda m: [m.BatchNorm1d(3), m.Conv1d(3, 4, 3), m.BatchNorm1d(4), m.AdaptiveAvgPool1d(1)],
 }
 

@@ -169,8 +169,9 @@ nn::LayerPtr<T> build_known(Options& of, kernels::Precision precision) {
   }
   if (type == "MaxPool1d" || type == "MaxPool2d" || type == "AvgPool1d" || type == "AvgPool2d") {
     const nn::Pair kernel = read_pair(of, "kernel_size", 1);
-    const nn::WindowOptions windows{
-        .kernel = kernel, .stride = read_pair(of, "stride", 1, kernel), .line = on_lines(of)};
+    const nn::Pair stride = read_pair(of, "stride", 1, kernel), padding = read_pair(of, "padding", 0, 0);
+    of.check(2 * padding.y <= kernel.y && 2 * padding.x <= kernel.x, "padding", "at most half of kernel_size");
+    const nn::WindowOptions windows{.kernel = kernel, .stride = stride, .padding = padding, .line = on_lines(of)};
     if (type.starts_with("Avg")) return std::make_shared<nn::AvgPool2d<T>>(windows);
     of.check(kernel.y * kernel.x <= 256, "kernel_size", "a window of at most 256 elements");
     return std::make_shared<nn::MaxPool2d<T>>(windows);

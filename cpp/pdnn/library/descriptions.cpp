@@ -89,8 +89,8 @@ std::string convolved(const char* type, const Channels& channels, const Windows&
       .done();
 }
 
-std::string pooled(const char* type, const Pair& kernel, const std::optional<Pair>& stride) {
-  return Text(type).add("kernel_size", kernel).add("stride", stride.value_or(kernel)).done();
+std::string pooled(const char* type, const Pair& kernel, const std::optional<Pair>& stride, const Pair& padding) {
+  return Text(type).add("kernel_size", kernel).add("stride", stride.value_or(kernel)).add("padding", padding).done();
 }
 
 template <class AnyOptions>
@@ -130,13 +130,15 @@ Conv1d::Conv1d(Index in_channels, Index out_channels, Index kernel_size, Index s
 Conv2d::Conv2d(Index in_channels, Index out_channels, Pair kernel_size, Pair stride, Pair padding,
                const ConvOptions& options)
     : Layer(convolved("Conv2d", {in_channels, out_channels}, {kernel_size, stride, padding}, options)) {}
-MaxPool1d::MaxPool1d(Index kernel_size, std::optional<Index> stride)
-    : Layer(pooled("MaxPool1d", kernel_size, stride)) {}
-AvgPool1d::AvgPool1d(Index kernel_size, std::optional<Index> stride)
-    : Layer(pooled("AvgPool1d", kernel_size, stride)) {}
+MaxPool1d::MaxPool1d(Index kernel_size, std::optional<Index> stride, Index padding)
+    : Layer(pooled("MaxPool1d", kernel_size, stride, padding)) {}
+AvgPool1d::AvgPool1d(Index kernel_size, std::optional<Index> stride, Index padding)
+    : Layer(pooled("AvgPool1d", kernel_size, stride, padding)) {}
 AdaptiveAvgPool1d::AdaptiveAvgPool1d() : Layer(Text("AdaptiveAvgPool1d").add("output_size", Index{1}).done()) {}
-MaxPool2d::MaxPool2d(Pair kernel_size, std::optional<Pair> stride) : Layer(pooled("MaxPool2d", kernel_size, stride)) {}
-AvgPool2d::AvgPool2d(Pair kernel_size, std::optional<Pair> stride) : Layer(pooled("AvgPool2d", kernel_size, stride)) {}
+MaxPool2d::MaxPool2d(Pair kernel_size, std::optional<Pair> stride, Pair padding)
+    : Layer(pooled("MaxPool2d", kernel_size, stride, padding)) {}
+AvgPool2d::AvgPool2d(Pair kernel_size, std::optional<Pair> stride, Pair padding)
+    : Layer(pooled("AvgPool2d", kernel_size, stride, padding)) {}
 AdaptiveAvgPool2d::AdaptiveAvgPool2d() : Layer(Text("AdaptiveAvgPool2d").add("output_size", Index{1}).done()) {}
 BatchNorm1d::BatchNorm1d(Index num_features, const BatchNormOptions& options)
     : Layer(normalized("BatchNorm1d", num_features, options)) {}

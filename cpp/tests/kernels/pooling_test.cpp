@@ -1,6 +1,7 @@
 // Pooling against its definition, for every channel count and window, between forbidden pages, for every build.
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
+#include <optional>
 
 #include "pdnn/core/errors.hpp"
 #include "random_rounds.hpp"
@@ -11,8 +12,9 @@ namespace {
 
 using Elements = boost::mpl::list<float, double>;
 
-Windows windows_of(Index height, Index width, Index kernel_height, Index kernel_width, Index stride) {
-  return {axis_of(height, kernel_height, stride), axis_of(width, kernel_width, stride)};
+Windows windows_of(Index height, Index width, Index kernel_height, Index kernel_width, Index stride,
+                   Index padding = 0) {
+  return {axis_of(height, kernel_height, stride, padding), axis_of(width, kernel_width, stride, padding)};
 }
 
 /// Both kinds of pooling and their backward passes, by a team; every array ends at a forbidden page.
@@ -58,20 +60,20 @@ void check(const Windows& v, Index channels, Index batch, int large_team = 37) {
   for (std::size_t to = 0; to < dy.size(); ++to) {
     const Index at = static_cast<Index>(to), q = at / channels % v.x.places,
                 p = at / channels / v.x.places % v.y.places, n = at / channels / v.x.places / v.y.places;
-    const auto element = [&](Index i, Index j) {
-      return static_cast<std::size_t>(
-          ((n * v.y.extent + p * v.y.stride + i) * v.x.extent + q * v.x.stride + j) * channels + at % channels);
-    };
-    std::size_t winner = element(0, 0);
+    std::optional<std::size_t> winner;
     const double taps = static_cast<double>(v.y.kernel * v.x.kernel);
     for (Index i = 0; i < v.y.kernel; ++i)
       for (Index j = 0; j < v.x.kernel; ++j) {
-        if (x[element(i, j)] > x[winner]) winner = element(i, j);
-        mean[to] += double{x[element(i, j)]} / taps;
-        mean_dx[element(i, j)] += double{dy[to]} / taps;
+        const Index row = p * v.y.stride + i - v.y.padding, column = q * v.x.stride + j - v.x.padding;
+        if (row < 0 || row >= v.y.extent || column < 0 || column >= v.x.extent) continue;
+        const auto element =
+            static_cast<std::size_t>(((n * v.y.extent + row) * v.x.extent + column) * channels + at % channels);
+        if (!winner || x[element] > x[*winner]) winner = element;
+        mean[to] += double{x[element]} / taps;
+        mean_dx[element] += double{dy[to]} / taps;
       }
-    largest[to] = x[winner];
-    largest_dx[winner] += double{dy[to]};
+    largest[to] = x[*winner];
+    largest_dx[*winner] += double{dy[to]};
   }
   const double unit = 30 * double{std::numeric_limits<T>::epsilon()};
   const auto close = [&](const std::vector<T>& got, const std::vector<double>& want) {
@@ -81,8 +83,9 @@ void check(const Windows& v, Index channels, Index batch, int large_team = 37) {
   };
   for_each_isa<T>([&](const Table<T>& table) {
     const Pooled<T> got = pool(table, 1, v, channels, batch, x, dy);
-    const std::string where = message(batch, " x ", v.y.extent, "x", v.x.extent, "x", channels, ", window ", v.y.kernel,
-                                      "x", v.x.kernel, ", stride ", v.y.stride, "x", v.x.stride);
+    const std::string where =
+        message(batch, " x ", v.y.extent, "x", v.x.extent, "x", channels, ", window ", v.y.kernel, ", stride ",
+                v.y.stride, "x", v.x.stride, ", padding ", v.y.padding, "x", v.x.padding);
     if (got.largest != largest) BOOST_ERROR("the largest, " << where);
     if (!close(got.mean, mean)) BOOST_ERROR("the mean, " << where);
     if (!close(got.largest_dx, largest_dx)) BOOST_ERROR("the gradient of the largest, " << where);
@@ -104,6 +107,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_for_any_window, T, Elements)
     for (const Index width : {3, 7})
       for (const Index kernel : {1, 2, 3})
         for (const Index stride : {1, 2, 3, 4}) check<T>(windows_of(height, width, kernel, kernel, stride), 5, 3);
+  for (const Index kernel : {2, 3, 5})
+    for (const Index stride : {1, 2, 3, 5}) check<T>(windows_of(6, 7, kernel, kernel, stride, kernel / 2), 5, 3);
+  check<T>(windows_of(3, 3, 3, 3, 3, 1), 5, 3);  // a window as large as the image, but not upon it
   check<T>(windows_of(5, 7, 5, 7, 1), 18, 3);
   for (const bool wide : {false, true})  // no window has the columns, or rows, between two of them
     check<T>(wide ? windows_of(4, 4, 1, 2, 2) : windows_of(4, 4, 2, 1, 2), 5, 3);
@@ -118,7 +124,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_at_random_sizes, T, Elements
   tests::random_rounds(60, [](tests::Draw& draw) {
     const Index kernel_height = draw(1, 5), kernel_width = draw.once_in(3) ? draw(1, 5) : kernel_height;
     const Index height = kernel_height + draw(0, 7), width = kernel_width + draw(0, 7);
-    const Windows windows{axis_of(height, kernel_height, draw(1, 5)), axis_of(width, kernel_width, draw(1, 5))};
+    const Windows windows{axis_of(height, kernel_height, draw(1, 5), draw(0, kernel_height / 2)),
+                          axis_of(width, kernel_width, draw(1, 5), draw(0, kernel_width / 2))};
     check<T>(windows, draw(1, 40), draw(0, 2), static_cast<int>(draw(1, 50)));
   });
 }

@@ -96,6 +96,8 @@ std::vector<Case> cases() {
       {"AvgPool2d of unequal windows", std::make_shared<AvgPool2d<double>>(WindowOptions{{1, 3}, {2, 3}}), {3, 5, 6}},
       {"MaxPool2d", max_pool(2, 2), {3, 5, 4}},
       {"MaxPool2d, overlapping", max_pool(3, 2), {2, 7, 5}},
+      {"MaxPool2d, padded", std::make_shared<MaxPool2d<double>>(WindowOptions{3, 2, 1}), {2, 6, 5}},
+      {"AvgPool2d, padded", std::make_shared<AvgPool2d<double>>(WindowOptions{{3, 2}, 1, {1, 0}}), {2, 6, 5}},
       {"AvgPool2d", mean_pool(2, 2), {3, 4, 4}},
       {"AvgPool2d, overlapping", mean_pool(3, 2), {2, 6, 7}},
       {"AdaptiveAvgPool2d", std::make_shared<GlobalAvgPool2d<double>>(), {5, 3, 4}},

@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pdnn.exchange.graph import Graph, Step
 from pdnn.exchange.network import Array
-from pdnn.exchange.samples import CHANNELS_FIRST, CHANNELS_LAST, Samples, Shape, Unknown
+from pdnn.exchange.samples import CHANNELS_FIRST, CHANNELS_LAST, Samples, Unknown
+from pdnn.exchange.windows import Windows, one_or_each
 
 
 @dataclass(frozen=True)
@@ -62,31 +63,6 @@ def read(path: str | os.PathLike[str]) -> Imported:
     dtype = graph.arithmetic(reader.arrays.values())
     arrays = {name: array.astype(dtype, copy=False) for name, array in reader.arrays.items()}
     return Imported(reader.layers, arrays, dtype, graph.metadata)
-
-
-class _Windows(NamedTuple):
-    """How windows go over images: down, and along."""
-
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-
-    def arguments(self) -> dict[str, Any]:
-        """Those that convolutions and pools have."""
-        return {"kernel_size": _number(self.kernel), "stride": _number(self.stride)}
-
-    def places(self, sizes: Shape) -> Shape:
-        """Their numbers on images of these sizes."""
-        return tuple(
-            None if size is None else (size + 2 * padding - (kernel - 1) * dilation - 1) // stride + 1
-            for size, kernel, stride, padding, dilation in zip(sizes, *self, strict=True)
-        )
-
-
-def _number(numbers: tuple[int, ...]) -> int | list[int]:
-    """One for both ways, if they are the same."""
-    return numbers[0] if len({*numbers}) == 1 else [*numbers]
 
 
 class _Reader(Samples):
@@ -150,56 +126,43 @@ class _Reader(Samples):
         weight = np.moveaxis(self.weights(step, 1, 2 + axes), (0, 1), (-1, -2))
         bias = self.weights(step, 2, 1) if any(step.node.inputs[2:]) else None
         groups = step.node.attributes.get_int("group", 1) or 1
-        windows = self.windows(step, axes, weight.shape[:-2])
+        windows = Windows.of(step.node, shape[1:], weight.shape[:-2])
         if self.waiting is not None and groups == 1:
             shifted = any(windows.padding) and self.waiting[1].any()  # but padding stays 0
             weight, bias = (weight, bias) if shifted else self.taken_up(weight, bias)
         channels = {"in_channels": weight.shape[-2] * groups, "out_channels": weight.shape[-1]}
-        rare = {"dilation": _number(windows.dilation), "groups": groups}
+        rare = {"dilation": one_or_each(windows.dilation), "groups": groups}
         self.emit(
             f"Conv{axes}d",
             {"weight": weight, "bias": bias},
             **channels,
             **windows.arguments(),
-            padding=_number(windows.padding),
             **{name: value for name, value in rare.items() if value != 1},
             bias=bias is not None,
         )
         self.shape = (weight.shape[-1], *windows.places(shape[1:]))
 
-    def windows(self, step: Step, axes: int, kernel: tuple[int, ...] = ()) -> _Windows:
-        """Kernel, stride, padding and dilation of each axis."""
-        options = step.node.attributes
-        kernel = tuple(options.get_ints("kernel_shape", kernel) or ())
-        if len(kernel) != axes:
-            raise Unknown(f"its windows are {kernel}, its samples have {axes} axes beside the channels")
-        ones = (1,) * axes
-        stride, dilation = (tuple(options.get_ints(name, ones) or ()) for name in ("strides", "dilations"))
-        pads = [*(options.get_ints("pads", (0, 0) * axes) or ())]
-        if (options.get_string("auto_pad", "NOTSET") or "").startswith("SAME"):
-            sizes, wholes = self.images(axes)[1:], []
-            for axis, size in enumerate(sizes):
-                if size is None:
-                    raise Unknown("its padding depends on the size of images, which the file does not say")
-                reach = (kernel[axis] - 1) * dilation[axis] + 1
-                wholes.append(max((-(-size // stride[axis]) - 1) * stride[axis] + reach - size, 0))
-            pads = [*(whole // 2 for whole in wholes), *(whole - whole // 2 for whole in wholes)]
-        if pads[:axes] != pads[axes:]:
-            raise Unknown("its padding is not the same on opposite sides")
-        return _Windows(kernel, stride, tuple(pads[:axes]), dilation)
-
     def pool(self, step: Step) -> None:
         """A MaxPool2d or AvgPool2d, or that of lines."""
         axes = len(step.node.attributes.get_ints("kernel_shape", ()) or ())
         shape = self.images(axes)
-        windows = self.windows(step, axes)
-        if any(windows.padding):
-            raise Unknown(f"has padding {_number(windows.padding)}, pdnn's pools have none")
-        if _number(windows.dilation) != 1:
+        windows, options = Windows.of(step.node, shape[1:], (1,) * axes), step.node.attributes
+        if any(2 * padding > kernel for padding, kernel in zip(windows.padding, windows.kernel, strict=True)):
+            raise Unknown("its padding is wider than half of its windows")
+        if (
+            step.kind == "AveragePool"
+            and any(windows.padding)
+            and not options.get_int("count_include_pad", 0)
+        ):
+            raise Unknown("its means leave padding out (count_include_pad=0), pdnn's count it as zeros")
+        if one_or_each(windows.dilation) != 1:
             raise Unknown("its windows are dilated, pdnn's pools' are not")
-        sizes = zip(shape[1:], windows.kernel, windows.stride, strict=True)
-        rest = {None if size is None else (size - kernel) % stride for size, kernel, stride in sizes}
-        if step.node.attributes.get_int("ceil_mode", 0) and rest != {0}:
+        sizes = zip(shape[1:], *windows[:3], strict=True)
+        rest = {
+            None if size is None else (size + 2 * pad - kernel) % stride
+            for size, kernel, stride, pad in sizes
+        }
+        if options.get_int("ceil_mode", 0) and rest != {0}:
             raise Unknown("rounds the number of windows up (ceil_mode)")
         if step.kind == "MaxPool" and prod(windows.kernel) > 256:
             raise Unknown(f"its windows have {prod(windows.kernel)} elements, at most 256 are possible")

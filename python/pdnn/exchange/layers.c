@@ -54,32 +54,40 @@ static void conv2d(const float *x, const float *w, const float *b, int channels,
 }
 
 /* The largest element of each window; NAN if it has one. */
-static void max_pool2d(const float *x, int channels, int height, int width, int kernel_y, int kernel_x,
-                       int stride_y, int stride_x, float *y)
+static void max_pool2d(const float *x, int channels, int height, int width, int kernel_y, int kernel_x, int sy,
+                       int sx, int pad_y, int pad_x, float *y)
 {
+    const int rows = (height + 2 * pad_y - kernel_y) / sy + 1, columns = (width + 2 * pad_x - kernel_x) / sx + 1;
     for (int c = 0; c < channels; ++c, x += height * width)
-        for (int p = 0; p + kernel_y <= height; p += stride_y)
-            for (int q = 0; q + kernel_x <= width; q += stride_x) {
-                float largest = x[p * width + q];
+        for (int p = 0; p < rows; ++p)
+            for (int q = 0; q < columns; ++q) {
+                float largest = -INFINITY;
                 for (int i = 0; i < kernel_y; ++i)
-                    for (int j = 0; j < kernel_x; ++j)
-                        if (x[(p + i) * width + q + j] > largest || isnan(x[(p + i) * width + q + j]))
-                            largest = x[(p + i) * width + q + j];
+                    for (int j = 0; j < kernel_x; ++j) {
+                        const int row = p * sy + i - pad_y, column = q * sx + j - pad_x;
+                        if (0 <= row && row < height && 0 <= column && column < width)
+                            if (x[row * width + column] > largest || isnan(x[row * width + column]))
+                                largest = x[row * width + column];
+                    }
                 *y++ = largest;
             }
 }
 
-/* The mean of each window. */
-static void avg_pool2d(const float *x, int channels, int height, int width, int kernel_y, int kernel_x,
-                       int stride_y, int stride_x, float *y)
+/* The mean of each window, padding counted as zeros. */
+static void avg_pool2d(const float *x, int channels, int height, int width, int kernel_y, int kernel_x, int sy,
+                       int sx, int pad_y, int pad_x, float *y)
 {
+    const int rows = (height + 2 * pad_y - kernel_y) / sy + 1, columns = (width + 2 * pad_x - kernel_x) / sx + 1;
     for (int c = 0; c < channels; ++c, x += height * width)
-        for (int p = 0; p + kernel_y <= height; p += stride_y)
-            for (int q = 0; q + kernel_x <= width; q += stride_x) {
+        for (int p = 0; p < rows; ++p)
+            for (int q = 0; q < columns; ++q) {
                 float sum = 0.0f;
                 for (int i = 0; i < kernel_y; ++i)
-                    for (int j = 0; j < kernel_x; ++j)
-                        sum += x[(p + i) * width + q + j];
+                    for (int j = 0; j < kernel_x; ++j) {
+                        const int row = p * sy + i - pad_y, column = q * sx + j - pad_x;
+                        if (0 <= row && row < height && 0 <= column && column < width)
+                            sum += x[row * width + column];
+                    }
                 *y++ = sum / (float)(kernel_y * kernel_x);
             }
 }

@@ -140,7 +140,8 @@ class _Program:
                 windows = [*_each(layer, "kernel_size"), *_each(layer, "stride"), *rest]
                 return [weight, self.array(layer, "bias"), *sizes, *windows]
             case "MaxPool1d" | "MaxPool2d" | "AvgPool1d" | "AvgPool2d":
-                return [*_image(layer), *_each(layer, "kernel_size"), *_each(layer, "stride")]
+                windows = [*_each(layer, "kernel_size"), *_each(layer, "stride"), *_each(layer, "padding", 0)]
+                return [*_image(layer), *windows]
             case "AdaptiveAvgPool1d" | "AdaptiveAvgPool2d":
                 return [layer.inputs[0], prod(layer.inputs[1:])]
             case "BatchNorm1d" | "BatchNorm2d":

@@ -136,9 +136,8 @@ def _conv(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
     """Weights are (out, in, height, width) in ONNX; of lines (out, in, length)."""
     weight = graph.constant(layer, "weight", np.moveaxis(layer.arrays["weight"], (-1, -2), (0, 1)))
     bias = graph.parameters(layer, "bias")
-    more = {"pads": 2 * layer.each("padding"), "dilations": layer.each("dilation")}
-    groups = layer.arguments.get("groups", 1)
-    return graph.node("Conv", layer, x, weight, *bias, **_windows(layer), **more, group=groups)
+    dilations, groups = layer.each("dilation"), layer.arguments.get("groups", 1)
+    return graph.node("Conv", layer, x, weight, *bias, **_windows(layer), dilations=dilations, group=groups)
 
 
 def _embedding(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
@@ -148,12 +147,13 @@ def _embedding(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
     return graph.node("Gather", layer, *graph.parameters(layer, "weight"), indices)
 
 
-def _pool(op: str) -> Writer:
-    return lambda graph, layer, x: graph.node(op, layer, x, **_windows(layer))
+def _pool(op: str, **more: int) -> Writer:
+    return lambda graph, layer, x: graph.node(op, layer, x, **_windows(layer), **more)
 
 
 def _windows(layer: Layer) -> dict[str, list[int]]:
-    return {"kernel_shape": layer.each("kernel_size"), "strides": layer.each("stride")}
+    kernel, stride = layer.each("kernel_size"), layer.each("stride")
+    return {"kernel_shape": kernel, "strides": stride, "pads": 2 * layer.each("padding")}
 
 
 def _leaky_relu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
@@ -204,7 +204,7 @@ LAYERS: dict[str, Writer] = {
     "Linear": _operator("Gemm", "weight", "bias"),
     **dict.fromkeys(("Conv1d", "Conv2d"), _conv),
     **dict.fromkeys(("MaxPool1d", "MaxPool2d"), _pool("MaxPool")),
-    **dict.fromkeys(("AvgPool1d", "AvgPool2d"), _pool("AveragePool")),
+    **dict.fromkeys(("AvgPool1d", "AvgPool2d"), _pool("AveragePool", count_include_pad=1)),
     **dict.fromkeys(("AdaptiveAvgPool1d", "AdaptiveAvgPool2d"), _operator("GlobalAveragePool")),
     "BatchNorm1d": _batch_norm,
     "BatchNorm2d": _batch_norm,

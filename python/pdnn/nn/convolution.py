@@ -157,18 +157,38 @@ class Conv2d(_Conv):
 
 
 class _Pool(_Windowed):
-    def __init__(self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+    ) -> None:
         self.kernel_size = self._size("kernel_size", kernel_size)
         self.stride = self.kernel_size if stride is None else self._size("stride", stride)
+        self.padding = self._size("padding", padding, 0)
+        each = zip(self._each(self.padding), self._each(self.kernel_size), strict=True)
+        if any(2 * zeros > taps for zeros, taps in each):
+            raise ValueError(
+                f"{type(self).__name__}: padding {padding} of windows of {kernel_size}; at most half of the "
+                "kernel is possible"
+            )
 
     def config(self) -> dict[str, Any]:
         """The windows."""
-        return {"kernel_size": self.kernel_size, "stride": self.stride}
+        return {"kernel_size": self.kernel_size, "stride": self.stride, "padding": self.padding}
+
+    def _windows(self) -> list[list[int]]:
+        return [*map(self._each, (self.kernel_size, self.stride, self.padding))]
 
 
 class _MaxPool(_Pool):
-    def __init__(self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None) -> None:
-        super().__init__(kernel_size, stride)
+    def __init__(
+        self,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding)
         if prod(self._each(self.kernel_size)) > 256:
             raise ValueError(
                 f"{type(self).__name__}: kernel_size {kernel_size}; at most 256 elements are possible"
@@ -176,13 +196,13 @@ class _MaxPool(_Pool):
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
-        return core.MaxPool2d(self._each(self.kernel_size), self._each(self.stride))
+        return core.MaxPool2d(*self._windows())
 
 
 class _AvgPool(_Pool):
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
-        return core.AvgPool2d(self._each(self.kernel_size), self._each(self.stride))
+        return core.AvgPool2d(*self._windows())
 
 
 class MaxPool2d(_MaxPool):
@@ -194,11 +214,13 @@ class MaxPool2d(_MaxPool):
         Height and width of the window, of at most 256 elements.
     stride : int or (int, int), optional
         From one window to the next; kernel_size unless given.
+    padding : int or (int, int)
+        Places on each side that are never the largest; at most half of kernel_size.
 
     Raises
     ------
     ValueError
-        If a number is below 1, or the window has more elements.
+        If a size or stride is below 1, the window has more elements, or the padding is wider.
     """
 
     _axes = 2
@@ -213,11 +235,13 @@ class AvgPool2d(_AvgPool):
         Height and width of the window.
     stride : int or (int, int), optional
         From one window to the next; kernel_size unless given.
+    padding : int or (int, int)
+        Zeros on each side, which the mean counts; at most half of kernel_size.
 
     Raises
     ------
     ValueError
-        If a number is below 1.
+        If a size or stride is below 1, or the padding is wider.
     """
 
     _axes = 2
@@ -288,38 +312,38 @@ class Conv1d(_Conv):
 
 
 class MaxPool1d(_MaxPool):
-    """`MaxPool2d` of lines: (n, c, length) becomes (n, c, (length - kernel_size) // stride + 1).
+    """`MaxPool2d` of lines: length becomes (length + 2 padding - kernel_size) // stride + 1.
 
     Parameters
     ----------
     kernel_size : int
         Length of the window, at most 256.
-    stride : int, optional
-        From one window to the next; kernel_size unless given.
+    stride, padding : int, optional
+        As for `MaxPool2d`.
 
     Raises
     ------
     ValueError
-        If a number is below 1, or the window longer.
+        As for `MaxPool2d`.
     """
 
     _axes = 1
 
 
 class AvgPool1d(_AvgPool):
-    """`AvgPool2d` of lines: (n, c, length) becomes (n, c, (length - kernel_size) // stride + 1).
+    """`AvgPool2d` of lines: length becomes (length + 2 padding - kernel_size) // stride + 1.
 
     Parameters
     ----------
     kernel_size : int
         Length of the window.
-    stride : int, optional
-        From one window to the next; kernel_size unless given.
+    stride, padding : int, optional
+        As for `AvgPool2d`.
 
     Raises
     ------
     ValueError
-        If a number is below 1.
+        As for `AvgPool2d`.
     """
 
     _axes = 1

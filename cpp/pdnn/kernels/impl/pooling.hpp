@@ -31,19 +31,41 @@ PDNN_INLINE Integers<T> load_bytes(const std::uint8_t* from, Index count) {
   return __builtin_convertvector(bytes, Integers<T>);
 }
 
-/// Calls action(offset of the window in a sample of x, offset of the place in one of y) for rows of places.
-template <class Action>
-PDNN_INLINE void for_places(const Windows& v, Index channels, Range rows, Action action) {
-  for (Index p = rows.begin; p < rows.end; ++p)
-    for (Index q = 0; q < v.x.places; ++q)
-      action((p * v.y.stride * v.x.extent + q * v.x.stride) * channels, (p * v.x.places + q) * channels);
+/// The part of a window that is not in the padding, which has at least one tap.
+struct Window {
+  Range y, x;
+};
+PDNN_INLINE Range taps_inside(const Axis& axis, Index place) {
+  const Index begin = place * axis.stride - axis.padding;
+  return {begin < 0 ? -begin : 0, min(axis.kernel, axis.extent - begin)};
 }
 
-/// Calls action(tap, offset from the window's first element) for each tap.
+template <bool padded, class Action>
+PDNN_INLINE void for_places(const Windows& v, Index channels, Range rows, Action action) {
+  for (Index p = rows.begin; p < rows.end; ++p) {
+    const Index row = (p * v.y.stride - v.y.padding) * v.x.extent - v.x.padding;
+    for (Index q = 0; q < v.x.places; ++q) {
+      const Window taps =
+          padded ? Window{taps_inside(v.y, p), taps_inside(v.x, q)} : Window{{0, v.y.kernel}, {0, v.x.kernel}};
+      action(taps, (row + q * v.x.stride) * channels, (p * v.x.places + q) * channels);
+    }
+  }
+}
+
+/// Calls action(taps, offset of the window in a sample of x, offset of the place in one of y) for rows of places.
 template <class Action>
-PDNN_INLINE void for_taps(const Windows& v, Index channels, Action action) {
-  for (Index i = 0, tap = 0; i < v.y.kernel; ++i)
-    for (Index j = 0; j < v.x.kernel; ++j, ++tap) action(tap, (i * v.x.extent + j) * channels);
+PDNN_INLINE void for_places(const Windows& v, Index channels, Range rows, Action action) {
+  if (v.y.padding == 0 && v.x.padding == 0)
+    for_places<false>(v, channels, rows, action);
+  else
+    for_places<true>(v, channels, rows, action);
+}
+
+/// Calls action(number of the tap, offset from the window's first element) for each.
+template <class Action>
+PDNN_INLINE void for_taps(const Windows& v, const Window& taps, Index channels, Action action) {
+  for (Index i = taps.y.begin; i < taps.y.end; ++i)
+    for (Index j = taps.x.begin; j < taps.x.end; ++j) action(i * v.x.kernel + j, (i * v.x.extent + j) * channels);
 }
 
 template <class T, class Pool>
@@ -52,8 +74,8 @@ PDNN_INLINE void pool_forward(Part part, const Windows& v, Index channels, Index
   for (Index row = mine.begin; row < mine.end; ++row) {
     const Index n = row / v.y.places, p = row % v.y.places;
     const Index x = n * v.y.extent * v.x.extent * channels, y = n * v.y.places * v.x.places * channels;
-    for_places(v, channels, {p, p + 1}, [&](Index from, Index to) {
-      for (Index j = 0; j < channels; j += kLanes<T>) pool(x + from + j, y + to + j, channels - j);
+    for_places(v, channels, {p, p + 1}, [&](const Window& taps, Index from, Index to) {
+      for (Index j = 0; j < channels; j += kLanes<T>) pool(taps, x + from + j, y + to + j, channels - j);
     });
   }
 }
@@ -61,11 +83,11 @@ PDNN_INLINE void pool_forward(Part part, const Windows& v, Index channels, Index
 template <class T>
 void max_pool(Part part, const Windows& v, Index channels, Index batch, bool relu, const T* x, T* y,
               std::uint8_t* winners) {
-  pool_forward<T>(part, v, channels, batch, [&](Index from, Index to, Index left) {
-    Vector<T> best = load(x + from, left);
-    Integers<T> winner{};
-    for_taps(v, channels, [&](Index tap, Index offset) {
-      const Vector<T> other = load(x + from + offset, left);
+  pool_forward<T>(part, v, channels, batch, [&](const Window& taps, Index from, Index to, Index left) {
+    Vector<T> best = Vector<T>{} - std::numeric_limits<T>::infinity();
+    Integers<T> winner = Integers<T>{} + static_cast<Integer<T>>(taps.y.begin * v.x.kernel + taps.x.begin);
+    for_taps(v, taps, channels, [&](Index tap, Index offset) {
+      const Vector<T> other = load(x + (from + offset), left);
       const Integers<T> better = (other > best) | (other != other);  // NOLINT(misc-redundant-expression): a NaN wins
       best = better ? other : best;
       winner = better ? Integers<T>{} + static_cast<Integer<T>>(tap) : winner;
@@ -83,9 +105,9 @@ void max_pool(Part part, const Windows& v, Index channels, Index batch, bool rel
 template <class T>
 void mean_pool(Part part, const Windows& v, Index channels, Index batch, const T* x, T* y) {
   const T scale = T(1) / static_cast<T>(v.y.kernel * v.x.kernel);
-  pool_forward<T>(part, v, channels, batch, [&](Index from, Index to, Index left) {
+  pool_forward<T>(part, v, channels, batch, [&](const Window& taps, Index from, Index to, Index left) {
     Vector<T> sum{};
-    for_taps(v, channels, [&](Index, Index offset) { sum += load(x + from + offset, left); });
+    for_taps(v, taps, channels, [&](Index, Index offset) { sum += load(x + (from + offset), left); });
     store(y + to, sum * scale, left);
   });
 }
@@ -96,18 +118,20 @@ template <class T, class Gradient>
 PDNN_INLINE void pool_backward(Part part, const Windows& v, Index channels, Index batch, T* dx, Gradient gradient) {
   const Range mine = deal(part, batch);
   const Index sample = v.y.extent * v.x.extent * channels;
-  const bool cover = v.y.stride == v.y.kernel && v.x.stride == v.x.kernel && v.y.places * v.y.stride == v.y.extent &&
-                     v.x.places * v.x.stride == v.x.extent;
+  const auto tiled = [](const Axis& axis) {
+    return axis.padding == 0 && axis.stride == axis.kernel && axis.places * axis.stride == axis.extent;
+  };
+  const bool cover = tiled(v.y) && tiled(v.x);
   for (Index n = mine.begin; n < mine.end; ++n) {
     T* const out = dx + n * sample;
     const Index y = n * v.y.places * v.x.places * channels;
     for (Index i = 0; !cover && i < sample; i += kLanes<T>) store(out + i, Vector<T>{}, sample - i);
-    for_places(v, channels, {0, v.y.places}, [&](Index to, Index from) {
+    for_places(v, channels, {0, v.y.places}, [&](const Window& taps, Index to, Index from) {
       for (Index j = 0; j < channels; j += kLanes<T>) {
         const Index left = channels - j;
         const auto share = gradient(y + from + j, left);
-        for_taps(v, channels, [&](Index tap, Index offset) {
-          T* const at = out + to + offset + j;
+        for_taps(v, taps, channels, [&](Index tap, Index offset) {
+          T* const at = out + (to + offset + j);
           store(at, cover ? share(tap) : load(at, left) + share(tap), left);
         });
       }

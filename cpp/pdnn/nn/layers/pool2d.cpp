@@ -7,6 +7,9 @@ namespace pdnn::nn {
 template <class T>
 Pool2d<T>::Pool2d(std::string_view name, const WindowOptions& options) : options_(options) {
   check_windows(name, options);
+  const auto& [kernel, stride, padding, dilation, line] = options;
+  require(2 * padding.y <= kernel.y && 2 * padding.x <= kernel.x, name, ": padding ", padding.text(), " of windows of ",
+          kernel.text(), "; at most half of the kernel is possible");
 }
 
 template <class T>

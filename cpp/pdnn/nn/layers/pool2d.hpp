@@ -4,7 +4,8 @@
 
 namespace pdnn::nn {
 
-/// Windows without padding; where they do not reach the right or lower edge, what is left over is ignored.
+/// Where windows do not reach the right or lower edge, what is left over is ignored. Padding, of half a window at most,
+/// is never the largest, and 0 in a mean over all taps.
 template <class T>
 class Pool2d : public Layer<T> {
  public:
