@@ -26,7 +26,8 @@ def to_numpy(values: Any) -> Array:
     elif torch is not None and isinstance(values, torch.Tensor):
         values = values.detach()
         values = values.float() if values.dtype == torch.bfloat16 else values
-    return np.asarray(values)
+    array = np.asarray(values)
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array  # of JAX
 
 
 def _of_table(table: Any) -> Array:

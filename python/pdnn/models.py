@@ -176,6 +176,8 @@ def from_onnx(path: str | os.PathLike[str]) -> nn.Sequential:
     ------
     ImportError
         If onnx-ir is not installed.
+    TypeError
+        If it gets no path.
     ValueError
         If the file is no ONNX, or has nodes without a layer in pdnn, all of which are listed.
     """
@@ -186,6 +188,11 @@ def read_onnx(path: str | os.PathLike[str]) -> tuple[nn.Sequential, dict[str, st
     """As `from_onnx`; also the metadata of the file."""
     from pdnn.exchange import from_onnx  # which imports onnx
 
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(
+            f"from_onnx: got {type(path).__name__}, expected the path of a file; "
+            "onnx.save(model, path) makes one"
+        )
     try:
         found = from_onnx.read(path)
         model = _sequential(found.layers, dtype=found.dtype)

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import pdnn
+from pdnn import nn, optim
 from pdnn.data import Dataset, Subset, dataset
 
 Array = npt.NDArray[Any]
@@ -205,3 +207,26 @@ def test_reprs_say_what_is_inside() -> None:
     data = Dataset(np.zeros((4, 1, 28, 28), np.uint8), np.zeros((4, 10)), 1 / 255, -0.5)
     assert repr(data) == "Dataset(4 samples of 1x28x28, uint8 * 0.00392157 - 0.5, labels float64 x 10)"
     assert repr(data[[1]]) == f"Subset(1 of {data!r})"
+
+
+@pytest.mark.parametrize("count", [60, 5])
+@pytest.mark.parametrize("kind", ["classes", "names", "targets"])
+def test_labels_of_rows_that_are_left_out_say_nothing(kind: str, count: int) -> None:
+    """Unlabelled rows are marked by -1, 255 or a name of their own."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((100, 4)).astype(np.float32)
+    numbers = rng.integers(0, 2, 100)
+    y: Array = numbers if kind != "names" else np.array(["a", "b"])[numbers]
+    y = np.where(rng.random(100) < 0.2, {"classes": -1, "targets": 255, "names": "zz"}[kind], y)
+    labelled = np.flatnonzero(y == (np.array(["a", "b"])[numbers] if kind == "names" else numbers))[:count]
+    model = pdnn.models.mlp((4, 1 if kind == "targets" else 2), seed=1)
+    loss: nn.Loss = nn.BCEWithLogitsLoss() if kind == "targets" else nn.CrossEntropyLoss()
+    trainer = pdnn.Trainer(model, loss, optim.SGD(model.parameters(), lr=0.1), strategy="serial")
+    trainer.fit(x[labelled], y[labelled], epochs=1, verbose=False)
+    weight = rng.random(100)
+    some = Dataset(x, y, weight=weight)[labelled]
+    assert trainer.evaluate(some) == trainer.evaluate(
+        Dataset(x[labelled], y[labelled], weight=weight[labelled])
+    )
+    with pytest.raises(ValueError, match=r"label -1|outside 0|255|'zz' is none"):
+        trainer.evaluate(Dataset(x, y)[40:])

@@ -54,7 +54,7 @@ def save(
 
 
 def node(op: str, inputs: str, output: str, **attributes: Any) -> Any:
-    domain = "ai.onnx.ml" if op in ("ArrayFeatureExtractor", "Scaler", "ZipMap") else ""
+    domain = "ai.onnx.ml" if op in ("ArrayFeatureExtractor", "LinearRegressor", "Scaler", "ZipMap") else ""
     return helper.make_node(op, inputs.split(), [output], name=f"node_{output}", domain=domain, **attributes)
 
 
@@ -410,6 +410,59 @@ def test_lines_of_any_kind(tmp_path: Path) -> None:
 # ---- Keras'
 
 
+def test_lines_of_keras_have_channels_last(tmp_path: Path) -> None:
+    """Transposes around convolutions, whose biases are added behind them; means over the places."""
+    constants = {"w1": normal(4, 3, 3), "b1": normal(1, 1, 4), "scale": normal(4), "w2": normal(5, 4, 2),
+                 "b2": normal(1, 1, 5), "weight": normal(5, 2), "bias": normal(2)}  # fmt: skip
+    nodes = [
+        node("Transpose", "x", "first", perm=[0, 2, 1]),
+        node("Conv", "first w1", "conv1", pads=[1, 1]),
+        node("Transpose", "conv1", "last1", perm=[0, 2, 1]),
+        node("Add", "last1 b1", "added1"),
+        node("Relu", "added1", "relu1"),
+        node("Mul", "relu1 scale", "scaled"),
+        node("Transpose", "scaled", "first2", perm=[0, 2, 1]),
+        node("Conv", "first2 w2", "conv2"),
+        node("Transpose", "conv2", "last2", perm=[0, 2, 1]),
+        node("Add", "last2 b2", "added2"),
+        node("ReduceMean", "added2", "mean", axes=[1], keepdims=0),
+        node("MatMul", "mean weight", "product"),
+        node("Add", "product bias", "y"),
+    ]
+    model = assert_same(save(tmp_path / "a.onnx", nodes, constants, [9, 3], rank=2), normal(4, 9, 3))
+    layers = ["Transpose", "Conv1d", "ReLU", "Conv1d", "AdaptiveAvgPool1d", "Flatten", "Linear"]
+    assert kinds(model) == layers
+    flat = [*nodes[:6], node("Flatten", "scaled", "flat"), node("MatMul", "flat wide", "y")]
+    path = save(tmp_path / "b.onnx", flat, {**constants, "wide": normal(36, 2)}, [9, 3], rank=2)
+    model = assert_same(path, normal(4, 9, 3))
+    assert kinds(model)[-3:] == ["Transpose", "Flatten", "Linear"]
+    rows = [*nodes[:6], node("Add", "scaled row", "y")]  # a number a place
+    path = save(tmp_path / "c.onnx", rows, {**constants, "row": normal(9, 1)}, [9, 3], rank=3)
+    assert kinds(assert_same(path, normal(4, 9, 3)))[-2:] == ["Transpose", "BatchNorm1d"]
+
+
+def test_shapes_of_constants_may_be_computed(tmp_path: Path) -> None:
+    """As Keras' torch backend writes the bias of a depthwise convolution."""
+    constants = {"w": normal(4, 3), "bias": normal(1, 3), "one": np.array(1), "axis": np.array([0]),
+                 "before": np.array([1])}  # fmt: skip
+    sizes = [
+        node("Gather", "shape one", "size"),
+        node("Unsqueeze", "size axis", "sizes"),
+        node("Concat", "before sizes", "whole", axis=0),
+        node("Reshape", "bias whole", "row"),
+    ]
+    last = [node("MatMul", "x w", "product"), node("Add", "product row", "y")]
+    nodes = [node("Shape", "weights", "shape"), *sizes, *last]
+    nodes.insert(0, node("Identity", "w", "weights"))
+    assert_same(save(tmp_path / "a.onnx", nodes, constants, [4]), normal(5, 4))
+    nodes = [node("Shape", "x", "shape"), *sizes, *last]
+    constants["bias"] = normal(1, 4)
+    constants["w"] = normal(4, 4)
+    assert_same(save(tmp_path / "b.onnx", nodes, constants, [4]), normal(5, 4))
+    with pytest.raises(ValueError, match=r"makes a constant that is not read|has shape"):
+        models.from_onnx(save(tmp_path / "c.onnx", nodes, constants, ["unknown"]))
+
+
 def test_a_network_of_keras_has_channels_last(tmp_path: Path) -> None:
     """Transposes around convolutions, SAME padding, a Reshape of images with channels last, Rescaling."""
     constants = {
@@ -602,6 +655,41 @@ def test_padding_on_one_side_alone_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "a.onnx", nodes, {"w": normal(2, 3, 2, 2)}, [3, 5, 5], rank=4)
     with pytest.raises(ValueError, match="its padding is not the same on opposite sides"):
         models.from_onnx(path)
+
+
+def test_linear_models_of_scikit_learn_are_linear(tmp_path: Path) -> None:
+    numbers = {"coefficients": [1.0, 2.0, 3.0, -1.0, 0.5, 0.25], "intercepts": [0.5, -1.0], "targets": 2}
+    path = save(tmp_path / "a.onnx", [node("LinearRegressor", "x", "y", **numbers)], {}, [3])
+    assert kinds(assert_same(path, normal(4, 3))) == ["Linear"]
+    changed = [node("LinearRegressor", "x", "y", **numbers, post_transform="SOFTMAX")]
+    with pytest.raises(ValueError, match="transforms its outputs"):
+        models.from_onnx(save(tmp_path / "b.onnx", changed, {}, [3]))
+
+
+@pytest.mark.parametrize("model", [b"bytes", onnx.ModelProto()])
+def test_only_files_are_read(model: Any) -> None:
+    with pytest.raises(TypeError, match=r"from_onnx: got \w+, expected the path of a file; onnx.save"):
+        models.from_onnx(model)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_gelu_of_16_bits_is_known(kind: str, tmp_path: Path) -> None:
+    dtype = np.float16 if kind == "float16" else helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
+    numbers = {"root": np.sqrt(2), "one": 1.0, "half": 0.5}
+    constants = {name: np.array(number).astype(dtype) for name, number in numbers.items()}
+    nodes = [
+        node("Div", "x root", "a"),
+        node("Erf", "a", "b"),
+        node("Add", "b one", "c"),
+        node("Mul", "x c", "d"),
+        node("Mul", "d half", "y"),
+    ]
+    path = save(tmp_path / "a.onnx", nodes, constants, [3])
+    model = onnx.load(path)
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    onnx.save(model, path)
+    assert kinds(models.from_onnx(path)) == ["GELU"]
 
 
 def test_pools_may_have_padding(tmp_path: Path) -> None:

@@ -24,6 +24,13 @@ Y = np.random.default_rng(2).integers(0, CLASSES, N)
 DOCS = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text()
 
 
+def with_starts(row: int, start: int) -> Any:
+    """Rows whose starts are damaged, and which SciPy has not looked at yet."""
+    damaged = sparse.csr_array((WORDS.data, WORDS.indices, WORDS.indptr.copy()), shape=WORDS.shape)
+    damaged.indptr[row] = start
+    return damaged
+
+
 def trained(
     data: Any, strategy: Any = "serial", rule: Callable[..., Any] = optim.Adam, dtype: str = "float32"
 ) -> pdnn.Trainer:
@@ -149,7 +156,10 @@ def test_auto_measures_them_and_estimates_are_made() -> None:
         (lambda: Dataset(WORDS, Y, scale=2), ValueError, "scale=2 and shift=0 of sparse samples; multiply x"),
         (lambda: Dataset(WORDS, Y, shift=1), ValueError, "scale=1 and shift=1 of sparse samples"),
         (lambda: Dataset(WORDS, Y[1:]), ValueError, f"x has {N} rows and y has {N - 1}"),
-        (lambda: Dataset(WORDS * 1j, Y), TypeError, "x has dtype <c"),
+        (lambda: Dataset(WORDS * 1j, Y), TypeError, "x has dtype complex"),
+        (lambda: Dataset(with_starts(5, 10**8), Y), ValueError, "starts of its rows do not rise from 0 to"),
+        (lambda: Dataset(with_starts(5, 0), Y), ValueError, "starts of its rows do not rise from 0 to its"),
+        (lambda: Dataset(with_starts(N, 10**8), Y), ValueError, "starts of its rows do not rise from 0 to"),
         (lambda: next(BLOCKS.parts(0, 0, 0, 1, False)), ValueError, "block 1 has samples sparse float32 of"),
         (lambda: Dataset(sparse.csr_array(np.array([[2**53 + 1]])), [0]), ValueError, r"beyond 2\*\*53"),
         (lambda: Stream(WORDS, Y), TypeError, "Stream: x is sparse; pass a Dataset, or blocks"),
@@ -159,6 +169,13 @@ def test_auto_measures_them_and_estimates_are_made() -> None:
 def test_what_cannot_be_is_refused(make: Callable[[], Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         make()
+
+
+def test_values_may_be_a_column_of_a_table() -> None:
+    table = np.stack([WORDS.data, WORDS.data], axis=1)
+    column = sparse.csr_array((table[:, 1], WORDS.indices, WORDS.indptr), shape=WORDS.shape)
+    assert not column.data.flags.c_contiguous
+    np.testing.assert_array_equal(Dataset(column, Y).gather()[0], Dataset(WORDS, Y).gather()[0])
 
 
 def test_wide_columns_are_not_cut_to_narrow_ones() -> None:

@@ -61,7 +61,7 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
     kind = _type_of(x)
     if kind not in READ and kind not in WIDENED:
         raise TypeError(
-            f"{where}: x has dtype {x.dtype.str}, expected booleans, integers or floats of at most 64 bits; "
+            f"{where}: x has dtype {x.dtype}, expected booleans, integers or floats of at most 64 bits; "
             + _advice(given, x)
         )
     if not plain and x.dtype.kind in "iu":
@@ -120,7 +120,7 @@ def to_labels(where: str, given: Any) -> Converted:
     kind = _type_of(y)
     if kind not in READ and kind not in WIDENED:
         raise TypeError(
-            f"{where}: y has dtype {y.dtype.str}, expected integers (class numbers, one-hot), strings "
+            f"{where}: y has dtype {y.dtype}, expected integers (class numbers, one-hot), strings "
             "(names of classes), or floats of at most 64 bits (probabilities, targets)"
             + ("; bytes become strings by y.astype(str)" if y.dtype.kind == "S" else "")
         )
@@ -164,7 +164,7 @@ def _to_array(where: str, name: str, given: Any, read: Array | None = None) -> t
     sequence = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
     if not sequence and not hasattr(given, "__array__"):
         raise TypeError(f"{where}: {name} is of type {type(given).__name__}, expected an array or a list")
-    if type(given) in (np.ndarray, np.memmap):
+    if type(given) in (np.ndarray, np.memmap) and given.dtype.kind != "V":
         read = given
     array = _of(where, name, given) if read is None else read
     container = f"a {type(given).__name__}" if sequence else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from math import prod
@@ -168,9 +169,16 @@ def source_of(
         If the samples do not fit the model or the labels its outputs; if a name is none of `classes`.
     """
     whole, rows = parts_of(data)
-    outputs = prod(model.output_shape(whole.sample_shape))
-    labels = whole.y if whole.classes is None else _numbers(where, whole, loss, outputs, classes)
-    targets, weights = prepare_rows(where, labels, whole.weight, loss, outputs, array_dtype(model.dtype))
+    outputs, dtype = prod(model.output_shape(whole.sample_shape)), array_dtype(model.dtype)
+
+    def prepared(own: Any) -> tuple[Array, Array | None]:
+        y, weight = whole.y[own], None if whole.weight is None else whole.weight[own]
+        y = y if whole.classes is None else _numbers(where, whole.classes, y, loss, outputs, classes)
+        return prepare_rows(where, y, weight, loss, outputs, dtype)
+
+    targets, weights = (
+        _spread(prepared, rows, len(whole)) if isinstance(data, Subset) else prepared(slice(None))
+    )
     arrays = whole.x, targets, whole.scale, whole.shift, weights
     core = core_source(model.dtype, *arrays)
     return Source(core, rows, target_width(targets), whole.sample_shape, whole, arrays, whole.converted)
@@ -212,9 +220,27 @@ def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indice
     return core_source(dtype, raw, scale=scale, shift=shift), rows
 
 
-def _numbers(where: str, data: Dataset, loss: Loss, outputs: int, classes: Array | None) -> Array:
-    """The class numbers of labels that came as names, as the model counts its classes."""
-    assert data.classes is not None
+def _spread(
+    prepared: Callable[[Any], tuple[Array, Array | None]], rows: Indices, count: int
+) -> tuple[Array, Array | None]:
+    """Targets and weights of so many rows of which only these have to be prepared; others may be 0."""
+    if 4 * len(rows) > count:  # all, without a copy, unless one of the others is wrong
+        with suppress(TypeError, ValueError):
+            return prepared(slice(None))
+
+    def spread(own: Array) -> Array:
+        whole = np.zeros((count, *own.shape[1:]), own.dtype)  # memory is taken where it is written
+        whole[rows] = own
+        return whole
+
+    targets, weights = prepared(rows)
+    return spread(targets), None if weights is None else spread(weights)
+
+
+def _numbers(
+    where: str, names: Array, codes: Array, loss: Loss, outputs: int, classes: Array | None
+) -> Array:
+    """The class numbers of labels that came as names, by their codes, as the model counts its classes."""
     if not loss.takes_classes:
         raise TypeError(f"{where}: labels are names of classes, {type(loss).__name__} compares numbers")
     if classes is None:
@@ -222,11 +248,12 @@ def _numbers(where: str, data: Dataset, loss: Loss, outputs: int, classes: Array
             f"{where}: labels are names, and no fit has told the model's classes; pass class numbers"
         )
     order = np.argsort(classes)
-    places = order[np.minimum(np.searchsorted(classes, data.classes, sorter=order), len(classes) - 1)]
-    unknown = data.classes[classes[places] != data.classes]
+    places = order[np.minimum(np.searchsorted(classes, names, sorter=order), len(classes) - 1)]
+    used = np.bincount(codes, minlength=len(names)) > 0
+    unknown = names[used & (classes[places] != names)]
     if len(unknown):
-        names = ", ".join(map(repr, classes[:8].tolist())) + ", …" * (len(classes) > 8)
-        raise ValueError(f"{where}: label {str(unknown[0])!r} is none of the classes trained on: {names}")
+        known = ", ".join(map(repr, classes[:8].tolist())) + ", …" * (len(classes) > 8)
+        raise ValueError(f"{where}: label {str(unknown[0])!r} is none of the classes trained on: {known}")
     if len(classes) > max(outputs, 2):
         raise ValueError(f"{where}: labels have {len(classes)} names, the model {outputs} outputs")
-    return places[data.y]
+    return places[codes]

@@ -21,7 +21,16 @@ def is_sparse(x: Any) -> bool:
 
 
 def to_csr(x: Any, dtype: Any) -> Any:
-    """A CSR array in this dtype, with each column of a row once and in order; itself if it is that."""
+    """A CSR array in this dtype, with each column of a row once and in order; itself if it is that.
+
+    Raises
+    ------
+    ValueError
+        If the starts of its rows are none: SciPy, which would crash, checks them only when one is made.
+    """
+    starts, count = x.indptr, min(len(x.indices), len(x.data))
+    if starts[0] != 0 or starts[-1] > count or (starts[1:] < starts[:-1]).any():
+        raise ValueError(f"sparse x: the starts of its rows do not rise from 0 to its {count} values")
     csr = x.astype(dtype, copy=False)
     if not csr.has_canonical_format:
         csr = csr.copy() if csr is x else csr
@@ -65,6 +74,6 @@ def core_source(
             wrong = lowest if lowest < 0 else highest
             raise ValueError(f"sparse x has an element in column {wrong} of {x.shape[1]}")
     with np.errstate(over="ignore"):  # infinity comes of it, as where rows are dense
-        values = x.data.astype(array_dtype(dtype), copy=False)
-    columns, starts = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
+        values = np.ascontiguousarray(x.data, array_dtype(dtype))
+    columns, starts = np.ascontiguousarray(x.indices, np.int32), np.ascontiguousarray(x.indptr, np.int64)
     return source(values, columns, starts, x.shape[1], targets, weight)

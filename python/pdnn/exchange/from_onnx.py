@@ -76,6 +76,7 @@ class _Reader(Samples):
             except Unknown as why:
                 self.graph.missed.setdefault(step.node, str(why))
                 self.forget()
+        self.turn()
         self.flush()
 
     def unknown(self, step: Step) -> None:
@@ -106,6 +107,16 @@ class _Reader(Samples):
     def matmul(self, step: Step) -> None:
         """Y = x W."""
         self.linear(self.weights(step, 1, 2), None)
+
+    def linear_regressor(self, step: Step) -> None:
+        """A Linear, of scikit-learn's linear models."""
+        options = step.node.attributes
+        if (options.get_string("post_transform", "NONE") or "NONE") != "NONE":
+            raise Unknown("transforms its outputs")
+        targets = options.get_int("targets", 1) or 1
+        weight = np.array(options.get_floats("coefficients", []), np.float32).reshape(targets, -1).T
+        bias = np.array(options.get_floats("intercepts", [0.0] * targets), np.float32)
+        self.linear(weight, bias)
 
     def linear(self, weight: Array, bias: Array | None) -> None:
         """A Linear from the file's features."""
@@ -295,6 +306,7 @@ class _Reader(Samples):
 
     def residual(self, step: Step) -> None:
         """A Residual."""
+        self.turn()
         self.flush()
         inner = _Reader(self.graph, f"{self.prefix}{len(self.layers)}.fn.", self.shape)
         inner.axes = self.axes
@@ -342,6 +354,7 @@ STEPS: dict[str, Callable[[_Reader, Step], None]] = {
     "Identity": _Reader.passed,
     "LayerNormalization": _Reader.layer_norm,
     "LeakyRelu": _Reader.leaky_relu,
+    "LinearRegressor": _Reader.linear_regressor,
     "LogSoftmax": _Reader.softmax,
     "MatMul": _Reader.matmul,
     "MaxPool": _Reader.pool,

@@ -17,7 +17,8 @@ Shape = tuple[int | None, ...]
 
 CHANNELS_FIRST = (0, 1, 2, 3)
 CHANNELS_LAST = (0, 2, 3, 1)
-"""Which of pdnn's axes each axis of an array of images is."""
+LINES_LAST = (0, 2, 1)
+"""Which of pdnn's axes each axis of an array of images, or of lines, is."""
 
 ROWS = 2**20 + 7, 2**21 + 17
 """Two numbers of samples, which no other size is."""
@@ -50,7 +51,7 @@ class Samples:
     arrays : dict of str to ndarray
         As `state_dict` names and shapes them.
     axes : tuple of int
-        Which of pdnn's axes each axis of an image in the file is.
+        Which of pdnn's axes each axis of an image, or a line, in the file is.
     rows : ndarray or None
         Which of the file's features each of pdnn's is, if their order differs.
     waiting : (scale, shift, Step) or None
@@ -61,7 +62,7 @@ class Samples:
         self.graph, self.prefix, self.shape = graph, prefix, shape
         self.layers: list[dict[str, Any]] = []
         self.arrays: dict[str, Array] = {}
-        self.axes = CHANNELS_FIRST
+        self.axes: tuple[int, ...] = CHANNELS_FIRST
         self.rows: Array | None = None
         self.waiting: tuple[Array, Array, Step] | None = None
 
@@ -96,6 +97,12 @@ class Samples:
         ordered = {name: array if image else self.own_order(array) for name, array in arrays.items()}
         self.emit("BatchNorm2d" if image else "BatchNorm1d", {**ordered}, num_features=channels, eps=eps)
 
+    def turn(self) -> None:
+        """Makes a Transpose where lines have their channels last in the file, and the next step minds."""
+        if self.axes == LINES_LAST:
+            self.emit("Transpose")
+            self.axes, self.shape = CHANNELS_FIRST, self.shape and self.shape[::-1]
+
     def forget(self) -> None:
         """What follows is no longer known."""
         self.shape = self.rows = self.waiting = None
@@ -122,6 +129,7 @@ class Samples:
 
     def images(self, axes: int = 2) -> Shape:
         """The shape of images with their channels first; or of lines, with one axis beside them."""
+        self.turn()
         shape = (None,) * (1 + axes) if self.shape is None else self.shape
         if axes > 2 or len(shape) != 1 + axes or self.axes != CHANNELS_FIRST:
             expected = {1: "(channels, length)", 2: "(channels, height, width)"}.get(axes, "images or lines")
@@ -130,7 +138,7 @@ class Samples:
 
     def seen(self) -> Shape | None:
         """The shape of a sample in the order of the file."""
-        if self.shape is None or len(self.shape) != 3:
+        if self.shape is None or len(self.shape) + 1 != len(self.axes):
             return self.shape
         return tuple(self.shape[axis - 1] for axis in self.axes[1:])
 
@@ -146,7 +154,10 @@ class Samples:
         if array.ndim > rank:
             raise Unknown(f"its constant has shape {array.shape}, more axes than the {rank} of a batch")
         shape = (1,) * (rank - array.ndim) + array.shape
-        others = [size for axis, size in enumerate(shape) if rank > 4 or self.axes[axis] != 1]
+        others = [size for axis, size in enumerate(shape) if rank > len(self.axes) or self.axes[axis] != 1]
+        if self.axes == LINES_LAST and prod(others) != 1:
+            self.turn()
+            return self.per_channel(array)
         channels = None if self.shape is None else self.shape[0]
         if prod(others) != 1 or (array.size > 1 and channels not in (None, array.size)):
             raise Unknown(f"its constant has shape {array.shape}, expected a number a feature or channel")
@@ -189,18 +200,17 @@ class Samples:
     # ---- shapes
 
     def transpose(self, step: Step) -> None:
-        """Another order of an image's axes, which the next layers have to know; of a line's, a Transpose."""
+        """Another order of an image's or a line's axes, which the next layers have to know."""
         order = step.node.attributes.get_ints("perm", None)
         rank = len(order or CHANNELS_FIRST) if self.shape is None else 1 + len(self.shape)
         order = tuple(reversed(range(rank)) if order is None else order)
         if order == (0, 2, 1) and rank == 3:
-            self.emit("Transpose")
-            self.shape = self.shape and self.shape[::-1]
+            self.axes = CHANNELS_FIRST if self.axes == LINES_LAST else LINES_LAST
             return
         if rank not in (2, 4) or sorted(order) != [*range(rank)] or order[0] != 0:
             raise Unknown(f"puts the axes of {rank - 1}-dimensional samples in the order {order}")
         if rank == 4:
-            self.axes = tuple(self.axes[axis] for axis in order)  # type: ignore[assignment]
+            self.axes = tuple(self.axes[axis] for axis in order)
 
     def flatten(self, step: Step) -> None:
         """A Flatten; where channels are last in the file, the next weights are put in pdnn's order."""
@@ -208,6 +218,9 @@ class Samples:
             raise Unknown("flattens other axes than those of a sample")
         if self.shape is not None and len(self.shape) == 1:
             return
+        if self.axes == LINES_LAST and self.shape is not None and 1 in self.shape:
+            self.axes = CHANNELS_FIRST  # either order is the same
+        self.turn()
         sizes = [size for size in self.shape or () if size is not None]
         known = self.shape is not None and len(sizes) == len(self.shape)
         if self.axes != CHANNELS_FIRST:
@@ -221,6 +234,7 @@ class Samples:
 
     def reshape(self, step: Step) -> None:
         """A Flatten, or nothing; the model's samples get the shape where no layer came before."""
+        self.turn()
         target, shape = self.target(step), self.seen()
         if target == [-1] and shape == (1,):
             raise Unknown(ONE_NUMBER)

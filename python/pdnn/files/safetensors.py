@@ -110,7 +110,10 @@ def _check(
         raise ValueError(f"{path}: {name} has data_offsets {offsets}; expected where it begins and ends")
     begin, end = offsets
     if not isinstance(code, str) or code not in DTYPES:
-        raise ValueError(f"{path}: {name} has dtype {code}, expected one of {', '.join(DTYPES)}")
+        raise ValueError(
+            f"{path}: {name} has dtype {code}, expected one of {', '.join(DTYPES)}; "
+            "safetensors.torch.load_file reads others"
+        )
     if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
         raise ValueError(
             f"{path}: {name} has shape {shape} at {begin} … {end}; expected whole numbers from 0"
