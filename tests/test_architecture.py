@@ -67,7 +67,7 @@ PYTHON_MAY_LOOK_AT = {
     "store": ["advice", "arrays", "checks", "fit_lock"],
     "recording": ["_core"],
     "graph": ["arrays", "store"],
-    "tensor": ["advice", "arrays", "checks", "recording", "graph"],
+    "tensor": ["advice", "arrays", "checks", "recording", "store", "graph"],
     "core": ["_core"],
     "_mpi": [],
     "comm": ["_core", "_mpi", "checks"],

@@ -117,6 +117,7 @@ class Fitting:
         if directory is not None:
             first, resumed = 0, checkpoints.resume(training, directory, batch_size, check)
             alike["a checkpoint to resume"] = resumed and resumed.told
+        training.history.begun = training.history.epochs
         check(training.position)
         training.agree(alike, comm=everyone)
         self._training, self._held_out, self._settings = training, held_out, settings

@@ -93,7 +93,21 @@ class Operation(Node):
 
 
 class Leaf(Node):
-    """What a gradient is wanted of without being a parameter: an input of the user's.
+    """Where a way back ends."""
+
+    __slots__ = ()
+
+    def free(self) -> None:
+        """Nothing: passes of other graphs may end here too."""
+
+    @property
+    def freed(self) -> bool:
+        """Never."""
+        return False
+
+
+class InputLeaf(Leaf):
+    """An input of the user's, whose gradient is wanted.
 
     Attributes
     ----------
@@ -112,13 +126,24 @@ class Leaf(Node):
         self.grad = np.array(dy) if self.grad is None else self.grad + dy
         return []
 
-    def free(self) -> None:
-        """Nothing: passes of other graphs may end here too."""
 
-    @property
-    def freed(self) -> bool:
-        """Never."""
-        return False
+class ParameterLeaf(Leaf):
+    """A parameter that operations take by itself, as those of a penalty."""
+
+    __slots__ = ()
+
+    def __init__(self, parameter: Parameter) -> None:
+        super().__init__(parameters=[parameter])
+
+    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
+        """Adds it to the parameter's."""
+        (parameter,) = self.parameters
+        assert parameter.store is not None
+        store = parameter.store
+        parameter.view(store.pending() if pending else store.flat_gradients)[...] += dy
+        if final is not None:
+            final(parameter)
+        return []
 
 
 def go_back(root: Node, value: Array) -> None:

@@ -56,6 +56,8 @@ class History(Advising):
         Empty without such messages. The average at the end of `fit` belongs to the last epoch.
     fingerprint : str
         `Module.fingerprint` of the model when the last `fit` ended; empty before.
+    begun : int
+        Epochs that it held when the last `fit` began, as those of a checkpoint.
     estimate : Estimate or None
         The estimate of a step, if one was made (`Trainer.estimate`, ``pdnn train``).
     timeline : Timeline or None
@@ -73,6 +75,7 @@ class History(Advising):
         self.updates: list[dict[str, float]] = []
         self.compression: list[dict[str, float]] = []
         self.fingerprint = ""
+        self.begun = 0
         self.estimate: Estimate | None = None
         self.timeline: Timeline | None = None
 

@@ -13,8 +13,9 @@ import numpy as np
 from pdnn.advice import TENSOR, Advising
 from pdnn.arrays import Array, ArrayInterface
 from pdnn.checks import kind_of, several, unmasked
-from pdnn.graph import Leaf, Node, Operation, go_back
+from pdnn.graph import InputLeaf, Node, Operation, ParameterLeaf, go_back
 from pdnn.recording import recording
+from pdnn.store import Parameter
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 """Types of the values of a Tensor, in the machine's order of bytes."""
@@ -48,8 +49,8 @@ class Tensor(ArrayInterface, Advising):
 
     Parameters
     ----------
-    data : ndarray
-        Floats, shape (n, ...), or () for a loss.
+    data : ndarray or Parameter
+        Floats, shape (n, ...), or () for a loss. Backward passes add a Parameter's gradient to its `grad`.
     requires_grad : bool
         Whether backward passes shall leave a gradient of this input in `grad`.
 
@@ -68,12 +69,16 @@ class Tensor(ArrayInterface, Advising):
     advice = TENSOR
     __array_ufunc__ = None  # array + tensor is the tensor's business
 
-    def __init__(self, data: Array, node: Node | None = None, *, requires_grad: bool = False) -> None:
+    def __init__(
+        self, data: Array | Parameter, node: Node | None = None, *, requires_grad: bool = False
+    ) -> None:
         unmasked("Tensor", "data", data)
         self.data = np.asarray(data)
         if self.data.dtype not in FLOATS:
             raise TypeError(f"Tensor: got an array of {self.data.dtype}, expected float32 or float64")
-        self.node = Leaf() if node is None and requires_grad else node
+        if node is None and recording() and isinstance(data, Parameter):
+            node = ParameterLeaf(data)
+        self.node = InputLeaf() if node is None and requires_grad else node
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,11 +106,11 @@ class Tensor(ArrayInterface, Advising):
 
         Of all backward passes so far, added up; None before the first, and for what operations made.
         """
-        return self.node.grad if isinstance(self.node, Leaf) else None
+        return self.node.grad if isinstance(self.node, InputLeaf) else None
 
     @grad.setter
     def grad(self, value: Array | None) -> None:
-        if not isinstance(self.node, Leaf):
+        if not isinstance(self.node, InputLeaf):
             raise ValueError("Tensor.grad: only an input, Tensor(x, requires_grad=True), has one")
         if value is not None and np.shape(value) != self.shape:
             raise ValueError(f"Tensor.grad: got shape {np.shape(value)}, expected {self.shape}")
@@ -121,7 +126,10 @@ class Tensor(ArrayInterface, Advising):
         return f"Tensor({self.data!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _input, (self.data, isinstance(self.node, Leaf))  # without the graph, which is one process's
+        return _input, (
+            self.data,
+            isinstance(self.node, InputLeaf),
+        )  # without the graph, which is one process's
 
     def numpy(self) -> Array:
         """The values, as an array that shares this memory."""

@@ -695,3 +695,16 @@ def test_a_sheet_is_not_replaced_by_its_results(tmp_path: Path, capsys: pytest.C
         main(["course", "check", str(sheet), "--json", str(sheet)])
     assert "and --json are the same file" in capsys.readouterr().err
     assert sheet.read_text() == "work"
+
+
+@pytest.mark.parametrize("name", ["backprop", "1", "1_backprop"])
+def test_a_sheet_is_checked_by_its_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["course", "check", name]) == 1
+    assert f"no 1_backprop.py or 1_backprop.ipynb here; pdnn course new {name}" in capsys.readouterr().err
+    script = Path("1_backprop.py")
+    script.write_text("raise ValueError('the script')\n")
+    assert main(["course", "check", name, "--time-limit", "5"]) == 1
+    assert "1_backprop.py" in capsys.readouterr().out

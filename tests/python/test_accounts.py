@@ -361,6 +361,30 @@ def test_the_median_step_is_told_beside_its_estimate(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.startswith(f"{history.estimate.beside(4 / 8, 0.0)}\n")
 
 
+def test_epochs_of_a_checkpoint_are_not_told_as_this_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    history = History()
+    waits = dict.fromkeys(("agreement", "messages", "scatter", "broadcast", "gradient", "update"), 0.0)
+    for size in (50, 30):
+        rank = {"seconds": 1.0, "steps": 5, "bytes": size, "shared_bytes": 0, **waits}
+        history.add({"loss": 1.0, "seconds": 1.0}, {}, ranks=[rank])
+    assert of_ranks(history).startswith("a step of a rank: 8 bytes sent")
+    history.begun = 1
+    assert of_ranks(history).startswith("a step of a rank: 6 bytes sent")
+    model = nn.Sequential(nn.Linear(2, 2))
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="serial")
+    data = np.zeros((4, 2), np.float32), [0, 1, 0, 1]
+    trainer.fit(data, epochs=2, verbose=False)
+    assert trainer.history.begun == 0
+    trainer.history.estimate = Estimate(
+        "serial", 1, 32, compute=0.25, communication=0.0, waiting=0.0, bytes=0, memory=1, why="", steps=8.0
+    )
+    trainer.fit(data, epochs=0, verbose=False)
+    assert trainer.history.begun == 2
+    tell(trainer.history, trainer, pdnn.comm.SELF, 0.0)
+    assert capsys.readouterr().out.startswith("fingerprint: ")
+
+
 def test_a_number_that_no_float_holds_is_no_history(tmp_path: Path) -> None:
     history = History()
     history.add({"loss": 0.125}, {})

@@ -359,6 +359,17 @@ def test_ranks_that_are_threads_go_on_from_the_models_that_were_there() -> None:
     assert [drawn(), *run_threads(drawn, 2)] == [*want, want[1]]
 
 
+def test_models_have_the_seed_under_which_they_were_built() -> None:
+    def built(seed: int) -> nn.Sequential:
+        pdnn.manual_seed(seed)
+        return models.mlp([4, 3])
+
+    first, second, third = built(0), built(0), built(1)  # used after all were built
+    assert first.fingerprint() == second.fingerprint() != third.fingerprint()
+    assert copy.deepcopy(built(1)).fingerprint() == pickle.loads(pickle.dumps(built(1))).fingerprint()
+    assert built(1).fingerprint() == third.fingerprint()
+
+
 @pytest.mark.parametrize("container", [list, tuple, dict])
 def test_modules_in_a_container_of_python_are_told(container: type) -> None:
     """They were no parts: neither trained nor saved."""

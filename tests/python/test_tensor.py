@@ -81,6 +81,25 @@ def test_images_have_gradients_in_their_own_order() -> None:
     np.testing.assert_allclose(x.grad, want.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_penalty_on_parameters_has_a_gradient(hooked: bool) -> None:
+    net, want = (pdnn.models.mlp((4, 5, 3), dtype="float64", seed=1) for _ in range(2))
+    y, seen = np.arange(6) % 3, []
+    if hooked:
+        for parameter in net.parameters():
+            parameter.register_hook(lambda grad: seen.append(grad.copy()))
+    loss = nn.CrossEntropyLoss()(net(X), y) + 0.1 * sum((pdnn.Tensor(p) ** 2).sum() for p in net.parameters())
+    loss.backward()
+    nn.CrossEntropyLoss()(want(X), y).backward()
+    expected = want.flat_gradients + 0.2 * want.flat_parameters
+    np.testing.assert_allclose(net.flat_gradients, expected, rtol=1e-12, atol=1e-15)
+    if hooked:  # once each, of the whole
+        assert sorted(grad.size for grad in seen) == sorted(p.size for p in net.parameters())
+        assert sum(grad.sum() for grad in seen) == pytest.approx(expected.sum())
+    with pdnn.no_grad():
+        assert not pdnn.Tensor(next(net.parameters())).requires_grad
+
+
 def test_only_inputs_keep_a_gradient() -> None:
     y = pdnn.Tensor(X, requires_grad=True) * 2
     y.sum().backward()

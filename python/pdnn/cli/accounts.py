@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def of_ranks(history: History) -> str:
-    """What a step of a rank sent and where its time went: the mean over ranks and epochs."""
-    ranks = [rank for epoch in history.ranks for rank in epoch]
-    times = [rank for epoch in history.times for rank in epoch]
+    """What a step of a rank sent and where its time went: the mean over ranks and the last fit's epochs."""
+    ranks = [rank for epoch in history.ranks[history.begun :] for rank in epoch]
+    times = [rank for epoch in history.times[history.begun :] for rank in epoch]
     steps = max(1.0, sum(rank["steps"] for rank in ranks))
     seconds = sum(sum(rank.values()) for rank in times) or 1.0
     sent, read = (sum(rank[name] for rank in ranks) / steps for name in ("bytes", "shared_bytes"))
@@ -37,8 +37,8 @@ def of_ranks(history: History) -> str:
 
 
 def of_codec(history: History) -> str:
-    """Bytes and times of this rank's sums by a codec, over all epochs."""
-    kept = [epoch for epoch in history.compression if epoch.get("sums")]
+    """Bytes and times of this rank's sums by a codec, over the last fit's epochs."""
+    kept = [epoch for epoch in history.compression[history.begun :] if epoch.get("sums")]
     total = {name: sum(epoch.get(name, 0.0) for epoch in kept) for name in kept[0]}
     words = (
         f"by the codec: {total['bytes'] / total['sums']:,.0f} bytes a sum instead of "
@@ -66,13 +66,17 @@ def of_arithmetic(trainer: pdnn.Trainer) -> str:
 
 
 def tell(history: History, trainer: pdnn.Trainer, world: Communicator, others: float) -> None:
-    """Prints what was estimated and measured, while other programs used that share of the cores' time."""
-    if history.estimate is not None and history.history:
-        seconds = median(history.history["seconds"])
+    """Prints what was estimated and measured, while other programs used that share of the cores' time.
+
+    Epochs of a checkpoint are of another run, perhaps by another strategy.
+    """
+    begun = history.begun
+    if history.estimate is not None and history.epochs > begun:
+        seconds = median(history.history["seconds"][begun:])
         print(history.estimate.beside(seconds / history.estimate.steps, others))
-    if world.size > 1 and any(history.ranks):
+    if world.size > 1 and any(history.ranks[begun:]):
         print(of_ranks(history))
-        if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
+        if any(epoch.get("sums") for epoch in history.compression[begun:]):
             print(of_codec(history))
     print(f"fingerprint: {history.fingerprint} ({of_arithmetic(trainer)})")
 

@@ -3,7 +3,8 @@
   pdnn course list                          # the sheets
   pdnn course new backprop                  # writes 1_backprop.py and 1_backprop.ipynb; solve either
   pdnn course check 1_backprop.py           # what is right, and what is wrong, in words
-  pdnn course check                         # of each sheet here the file that was saved last
+  pdnn course check backprop                # of a sheet's files here the one that was saved last
+  pdnn course check                         # the same for all sheets that are here
 
 The exit code of check is 0 if everything is right, else 1.
 """
@@ -39,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         metavar="FILE",
         nargs="*",
-        type=Path,
-        help="scripts or notebooks; default: of each sheet in this folder the one that was saved last",
+        help="scripts, notebooks, or names of sheets that are here; default: all of these. Of a sheet's "
+        "script and notebook the one that was saved last is checked",
     )
     check.add_argument("--json", metavar="FILE", type=output, help="write the results as JSON, too")
     check.add_argument(
@@ -84,9 +85,9 @@ def _new(name: str, folder: Path) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from pdnn.course import check, files_in
+    from pdnn.course import check, files_in, solved
 
-    files = arguments.files or files_in(Path())
+    files = [solved(name, Path()) for name in arguments.files] or files_in(Path())
     read = {f"FILE {file}": file for file in files}
     distinct(arguments, {"--json": arguments.json, "--gradescope": arguments.gradescope}, read)
     if not files:

@@ -140,7 +140,8 @@ def recommend_codec(
     without = f"an all-reduce of {what} takes {text(plain.seconds)}"
     if best.seconds <= WORTH * plain.seconds:
         return Recommendation(best.codec, best.form, f"{told}; {without}", choices)
-    return Recommendation(None, plain.form, f"no codec: {without}; {told}, which does not pay", choices)
+    why = f"saves less than {1 - WORTH:.0%}" if best.seconds < plain.seconds else "does not pay"
+    return Recommendation(None, plain.form, f"no codec: {without}; {told}, which {why}", choices)
 
 
 def _uncompressed(link: Link, size: int, ranks: int) -> Choice:

@@ -5,6 +5,6 @@ On the command line: ``pdnn course list``, ``pdnn course new NAME`` and ``pdnn c
 
 from pdnn.course.results import Report, Result
 from pdnn.course.run import check
-from pdnn.course.sheet import SHEETS, Sheet, files_in, find, new
+from pdnn.course.sheet import SHEETS, Sheet, files_in, find, new, solved
 
-__all__ = ["SHEETS", "Report", "Result", "Sheet", "check", "files_in", "find", "new"]
+__all__ = ["SHEETS", "Report", "Result", "Sheet", "check", "files_in", "find", "new", "solved"]

@@ -39,6 +39,11 @@ class Sheet:
         return f"{self.number}_{self.name}"
 
     @property
+    def names(self) -> tuple[str, str, str]:
+        """How it may be called."""
+        return self.name, str(self.number), self.stem
+
+    @property
     def source(self) -> str:
         """The text of the script: cells that begin with ``# %%``. The notebook is made of it."""
         return (_FOLDER / f"{self.stem}.py").read_text(encoding="utf-8")
@@ -65,7 +70,7 @@ def find(name: str) -> Sheet:
         If there is none.
     """
     for sheet in SHEETS:
-        if name in (sheet.name, str(sheet.number), sheet.stem):
+        if name in sheet.names:
             return sheet
     names = ", ".join(f"{sheet.number} {sheet.name}" for sheet in SHEETS)
     raise ValueError(f"there is no sheet {name!r}; the sheets are {names}")
@@ -121,6 +126,24 @@ def sheet_of(path: Path) -> Sheet:
         f'{path}: neither its name nor a line SHEET = "NAME" says which sheet it is; '
         f"name it like {SHEETS[0].stem}{path.suffix}"
     )
+
+
+def solved(name: str, folder: Path) -> Path:
+    """A student's file, or of the sheet of this name or number the one in a folder that was saved last.
+
+    Raises
+    ------
+    ValueError
+        If it is a sheet's, and there is none in the folder.
+    """
+    named = [sheet for sheet in SHEETS if name in sheet.names]
+    if Path(name).exists() or not named:
+        return Path(name)
+    there = [path for path in files_in(folder) if path.stem == named[0].stem]
+    if not there:
+        stem = named[0].stem
+        raise ValueError(f"there is no {stem}.py or {stem}.ipynb here; pdnn course new {name} writes them")
+    return there[0]
 
 
 def files_in(folder: Path) -> list[Path]:

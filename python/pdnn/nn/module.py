@@ -17,7 +17,7 @@ from pdnn.moved import former
 from pdnn.nn import state_dict
 from pdnn.nn.eager import Runner, as_tensor
 from pdnn.nn.place import GATHERING, Place, check_change, check_containers
-from pdnn.nn.seeds import next_seed, settled_seed
+from pdnn.nn.seeds import Seeds, seeds, settled_seed
 from pdnn.nn.static import builds, runs_in_python
 from pdnn.store import Array as Array
 from pdnn.store import Buffer, Handle, Parameter, Store, offsets_of
@@ -55,6 +55,13 @@ class Module(Advising):
     seed: int | None = None
     _dtype: str | None = None
     _place: Place | None = None
+    _seeds: Seeds  # which were current when it was made
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        """An object that also knows the sequence of seeds that `manual_seed` had begun."""
+        module = super().__new__(cls)
+        vars(module)["_seeds"] = seeds()
+        return module
 
     def __init__(self, *, dtype: npt.DTypeLike | None = None, seed: int | None = None) -> None:
         if dtype is not None:
@@ -177,7 +184,9 @@ class Module(Advising):
                     f"{type(self).__name__}: a part belongs to another model, with {handle.name}, "
                     "which is not inside this one; build new layers, or take the whole model"
                 )
-            store = self._allocate(named, dtype, next_seed() if self.seed is None else self.seed % 2**64)
+            store = self._allocate(
+                named, dtype, self._seeds.next() if self.seed is None else self.seed % 2**64
+            )
         store.synchronized |= any(getattr(module, "sync", False) for module in self.modules())
         for module in self.modules():
             if module._place is None or module._place.store is not store:
@@ -314,6 +323,7 @@ class Module(Advising):
 
     def __getstate__(self) -> dict[str, Any]:
         state = vars(self).copy()  # the handles carry their values
+        del state["_seeds"]
         if (place := state.pop("_place", None)) is not None:
             state.update(_dtype=place.store.arithmetic, seed=place.store.seed)
         else:  # there are none yet, and those of the copies will be the same

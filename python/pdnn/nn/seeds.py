@@ -13,48 +13,51 @@ GOLDEN_RATIO = 0x9E3779B97F4A7C15
 """Of 2^64: its multiples lie far apart, so neighboring numbers give unrelated seeds."""
 
 
-class _Seeds:
+class Seeds:
     """What models without a seed of their own draw from: manual_seed's number, and how many came before."""
 
     def __init__(self, base: int = 0, models: int = 0) -> None:
         self.base, self.models = base, models
 
     def next(self) -> int:
+        """The seed of one more model."""
         number = self.models
         self.models += 1
         return (self.base * GOLDEN_RATIO + number) % 2**64
 
 
-_seeds = _Seeds()
-_rank_seeds: ContextVar[_Seeds | None] = ContextVar("pdnn_seeds", default=None)
+_seeds = Seeds()
+_rank_seeds: ContextVar[Seeds | None] = ContextVar("pdnn_seeds", default=None)
 
 
-def _own() -> _Seeds:
+def seeds() -> Seeds:
     """The process's; a rank that is a thread goes on from them by itself, as one that is a process does."""
     if CURRENT.get() is None:
         return _seeds
     if (own := _rank_seeds.get()) is None:
-        own = _Seeds(_seeds.base, _seeds.models)
+        own = Seeds(_seeds.base, _seeds.models)
         _rank_seeds.set(own)
     return own
 
 
 def manual_seed(seed: int) -> None:
-    """Makes the models built from here on reproducible; each gets another seed of the same sequence."""
-    own, base = _own(), integer("manual_seed", "seed", seed)
-    own.base, own.models = base, 0
+    """Makes the models built from here on reproducible; each gets another seed of the same sequence.
+
+    They take them in the order of their first use.
+    """
+    global _seeds
+    begun = Seeds(integer("manual_seed", "seed", seed))
+    if CURRENT.get() is None:
+        _seeds = begun
+    else:
+        _rank_seeds.set(begun)
 
 
 def settled_seed(modules: Iterable[Any]) -> int:
     """The seed of a model without memory, for its copies, too; its other modules get some that follow."""
     model, *parts = modules
-    seed = int(next_seed() if model.seed is None else model.seed)
+    seed = int(model._seeds.next() if model.seed is None else model.seed)
     for number, module in enumerate((model, *parts)):
         if module.seed is None and module._place is None:
             module.seed = (seed + number * GOLDEN_RATIO) % 2**64
     return seed
-
-
-def next_seed() -> int:
-    """The seed of a model that was given none."""
-    return _own().next()
