@@ -113,7 +113,7 @@ class Evaluation(Training):
             columns.append(source.arrays[4][rows].astype(np.float64))
         if comm is not None and comm.size > 1:
             columns = [np.concatenate(comm.all_gather(column)) for column in columns]
-        return measure(metrics, *columns)
+        return measure(metrics, *columns, expected=self.loss.expected)
 
     def predict(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
         """The model's raw outputs, in evaluation mode.

@@ -56,6 +56,8 @@ class History(Advising):
         Empty without such messages. The average at the end of `fit` belongs to the last epoch.
     fingerprint : str
         `Module.fingerprint` of the model when the last `fit` ended; empty before.
+    test : dict of str to float
+        Loss and metrics of the test data, where `pdnn train` measured them at its end.
     begun : int
         Epochs that it held when the last `fit` began, as those of a checkpoint.
     estimate : Estimate or None
@@ -75,6 +77,7 @@ class History(Advising):
         self.updates: list[dict[str, float]] = []
         self.compression: list[dict[str, float]] = []
         self.fingerprint = ""
+        self.test: dict[str, float] = {}
         self.begun = 0
         self.estimate: Estimate | None = None
         self.timeline: Timeline | None = None
@@ -140,7 +143,7 @@ class History(Advising):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
-        names = ("history", "phases", "updates", "compression", "ranks", "fingerprint")
+        names = ("history", "phases", "updates", "compression", "ranks", "fingerprint", "test")
         content = {name: getattr(self, name) for name in names}
         if self.estimate is not None:
             content["estimate"] = self.estimate.to_dict()
@@ -168,6 +171,7 @@ class History(Advising):
         ranks = content.get("ranks", [[] for _ in history.updates])
         history.ranks = [[_counts(rank) for rank in epoch] for epoch in ranks]
         history.fingerprint = str(content.get("fingerprint", ""))
+        history.test = _counts(content.get("test", {}))
         if "estimate" in content:
             from pdnn.estimate import Estimate
 

@@ -79,7 +79,12 @@ def rises(name: str) -> bool:
 
 
 def measure(
-    metrics: Mapping[str, Metric], y: Array, prediction: Array, weight: Array | None = None
+    metrics: Mapping[str, Metric],
+    y: Array,
+    prediction: Array,
+    weight: Array | None = None,
+    *,
+    expected: Callable[[Array], Array] | None = None,
 ) -> dict[str, float]:
     """The value of each metric.
 
@@ -92,6 +97,8 @@ def measure(
         The model's raw outputs.
     weight : ndarray, shape (n,), optional
         What each row counts in the metrics that have names here; other functions do not get it.
+    expected : function, optional
+        Makes of outputs what mae, mse, r2 and rmse compare with the targets (`Loss.expected`).
 
     Raises
     ------
@@ -102,10 +109,12 @@ def measure(
     rows: Any = slice(None)
     if weight is not None and weight.any() and not weight.all():
         rows = np.flatnonzero(weight)  # the labels of others may be none
-    counted, weights = (y[rows], prediction[rows]), {} if weight is None else {"weight": weight[rows]}
+    weights = {} if weight is None else {"weight": weight[rows]}
     for name, metric in metrics.items():
-        if getattr(metric, "func", metric) in (*_BY_NAME.values(), top_k):
-            value: Any = metric(*counted, **weights)
+        if expected is not None and metric in _OF_NUMBERS:
+            value: Any = metric(y[rows], expected(prediction[rows]), **weights)
+        elif getattr(metric, "func", metric) in (*_BY_NAME.values(), top_k):
+            value = metric(y[rows], prediction[rows], **weights)
         else:
             value = metric(y.copy(), prediction.copy())  # which it may change
         if np.ndim(value) != 0:
@@ -183,6 +192,7 @@ def _top(k: int) -> Metric:
     return partial(top_k, k=k)
 
 
+_OF_NUMBERS: tuple[Metric, ...] = (mae, mse, r2, rmse)
 _BY_NAME: dict[str, Metric] = {"accuracy": accuracy, "mae": mae, "mse": mse, "r2": r2, "rmse": rmse}
 
 

@@ -18,7 +18,7 @@ from pdnn.core import CoreOptimizer, core_for, kernels_of
 from pdnn.data.source import Scale, Source
 from pdnn.history import History
 from pdnn.metrics import Metrics, named
-from pdnn.nn.losses import Loss, check_loss
+from pdnn.nn.loss import Loss, check_loss
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer

@@ -146,7 +146,7 @@ def test_a_strategy_that_there_is_not_is_refused(file: Path, capsys: pytest.Capt
     assert cli.main(["estimate", "--cluster", str(file), "--ranks", "2", "--strategy", "ddp", "dpd:N"]) == 1
     out, err = capsys.readouterr()
     assert not out
-    assert err.startswith('pdnn estimate: strategy "dpd:2"; expected one of "auto", ')
+    assert err.startswith('pdnn estimate: strategy "dpd:2", which may mean "tp:2"; expected one of "auto", ')
 
 
 def test_a_cluster_is_estimated_drawn_and_kept(

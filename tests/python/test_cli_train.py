@@ -49,6 +49,8 @@ def test_training_keeps_what_it_is_told_to_and_predicts_as_it_says(
     assert float(accuracy) > 0.9
     kept = json.loads(history.read_text())
     assert len(kept["history"]["val_accuracy"]) == 4 and kept["fingerprint"] == fingerprint
+    assert kept["test"].keys() == {"loss", "accuracy"}
+    assert lines[-1] == f"test: loss {kept['test']['loss']:.4f}, accuracy {kept['test']['accuracy']:.4f}"
     assert plot.read_bytes().startswith(b"\x89PNG")
 
     csv, npy = tmp_path / "classes.csv", tmp_path / "classes.npy"
@@ -173,6 +175,18 @@ def test_resumed_training_holds_out_the_rows_of_its_checkpoint(
     assert "was trained with --validation 0.2, this trainer has 0.3" in capsys.readouterr().err
     assert train(blobs, "--epochs", "2", *words, "0.2") == 0
     assert train(blobs, "--epochs", "3", *words, "none") == 0
+    assert train(blobs, "--epochs", "4", *words, "0.2") == 1
+    assert "was trained with --validation None, this trainer has 0.2" in capsys.readouterr().err
+
+
+def test_resumed_training_is_standardized_as_before(
+    blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--standardize", "--checkpoint", tmp_path / "run", "--resume", "--validation"]
+    assert train(blobs, "--epochs", "1", *words, "0.4") == 0
+    assert train(blobs, "--epochs", "2", *words, "none") == 1  # whose rows have other means
+    assert "was trained with inputs of the means and deviations" in capsys.readouterr().err
+    assert train(blobs, "--epochs", "2", *words, "0.4") == 0
 
 
 def test_checkpoints_within_epochs_are_kept_as_asked(blobs: Path, tmp_path: Path) -> None:

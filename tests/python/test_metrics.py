@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -272,3 +274,29 @@ def test_a_name_does_not_replace_a_function() -> None:
     with pytest.raises(ValueError, match='two are named "mae"'):
         metrics.named([{"mae": lambda y, prediction: 1.0}, "mae"])
     assert list(metrics.named(["mae", "top5", "mae", metrics.mae, "top5"])) == ["mae", "top5"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "mean"),
+    [
+        (nn.PoissonNLLLoss(), np.exp),
+        (nn.PoissonNLLLoss(log_input=False), lambda outputs: outputs),
+        (nn.BCEWithLogitsLoss(), lambda outputs: 1 / (1 + np.exp(-outputs))),
+        (nn.CrossEntropyLoss(), lambda outputs: np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)),
+        (nn.MSELoss(), lambda outputs: outputs),
+    ],
+)
+def test_numbers_are_compared_with_what_targets_are_expected_to_be(
+    loss: nn.Loss, mean: Callable[[Any], Any]
+) -> None:
+    """Not with their logarithms or logits."""
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((40, 4)), rng.random((40, 3)) + 0.1
+    y /= y.sum(axis=1, keepdims=True)
+    model = pdnn.models.mlp([4, 3], dtype="float64", seed=1)
+    trainer = pdnn.Trainer(model, loss, optim.SGD(model.parameters(), lr=0.1), strategy="serial")
+    predicted = mean(model.predict(x))
+    found = trainer.evaluate((x, y), metrics=["mse", "mae", {"raw": lambda y, outputs: outputs.sum()}])
+    assert found["mse"] == pytest.approx(((predicted - y) ** 2).mean(), rel=1e-12)
+    assert found["mae"] == pytest.approx(np.abs(predicted - y).mean(), rel=1e-12)
+    assert found["raw"] == pytest.approx(model.predict(x).sum())

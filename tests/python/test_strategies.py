@@ -270,3 +270,21 @@ def test_pools_of_several_ranks_are_crowded(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PDNN_THREADS", "1")
     with pytest.warns(UserWarning, match=r"2 threads share 1 core\(s\) of this process"):
         strategies.choose("average:2+pool:2", SimpleNamespace(size=2, spares=0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("ddp:2", 'ddp takes all ranks; write "ddp", or "ddp\\+team:2" for threads on each'),
+        ("tema:2", 'strategy "tema:2", which may mean "team:2"; expected one of'),
+        ("xyz", 'strategy "xyz"; expected one of'),
+    ],
+)
+def test_what_a_misspelt_strategy_may_mean_is_said(spec: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        strategies.parse(spec)
+
+
+def test_ranks_that_do_not_fit_are_told_what_does() -> None:
+    assert str(strategies.parse("tp:3").misfit(2)).endswith('this world has 2; start 3, or take "tp:2"')
+    assert str(strategies.parse("pipeline:3/8").misfit(2)).endswith('start 3, or take "pipeline:2/8"')

@@ -213,7 +213,8 @@ def take(
     }
     if training.classes_ is not None:
         compared["classes "] = (names, training.classes_.tolist())
-    compared |= {f"{name} ": (notes[name], has) for name, has in training.notes.items() if name in notes}
+    noted = {name: has for name, has in training.notes.items() if name in notes and has is not None}
+    compared |= {f"{name} ": (notes[name], has) for name, has in noted.items()}
     for what, (had, has) in compared.items():
         if not same_settings(had, has):
             raise ValueError(f"{path}: was trained with {what}{had}, this trainer has {has}")

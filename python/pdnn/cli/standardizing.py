@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import deepcopy
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
@@ -115,6 +116,10 @@ class Moments(NamedTuple):
     def beyond(self, most: float) -> Array:
         """Which means and deviations are larger than `most`, or deviations smaller than 1 / most."""
         return (np.maximum(np.abs(self.mean), self.deviation) > most) | (self.deviation < 1 / most)
+
+    def digest(self) -> str:
+        """The same for the same numbers."""
+        return f"{crc32(np.stack(self).tobytes()):08x}"
 
     @property
     def far(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -160,15 +161,21 @@ def load(arguments: argparse.Namespace) -> tuple[Dataset, Dataset]:
 
 
 def notes(arguments: argparse.Namespace, data: Dataset) -> dict[str, Any]:
-    """What a training that goes on must find as it was: the inputs, their sizes, and the rows held out."""
+    """What a training that goes on must find as it was: the inputs, their sizes, and the rows held out.
+
+    What is None was not asked for: a later training may have none again, but no other.
+    """
+    held_out = arguments.validation
     found: dict[str, Any] = {
         "--standardize": arguments.standardize,
-        "--standardize-target": arguments.standardize_target,
+        "--validation": held_out if isinstance(held_out, float) else None,
     }
-    if not isinstance(arguments.test, str):
-        found["--test"] = 0.25 if arguments.test is None else arguments.test
-    if data.columns is not None:
-        found["inputs"] = data.columns
+    if isinstance(arguments.data, Table):
+        test = 0.25 if arguments.test is None else arguments.test
+        found["--test"] = os.path.basename(test) if isinstance(test, str) else test
+        found["--standardize-target"] = arguments.standardize_target
+        if data.columns is not None:
+            found["inputs"] = data.columns
     return found
 
 

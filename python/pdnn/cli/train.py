@@ -189,11 +189,9 @@ def main(arguments: argparse.Namespace) -> int:
         standardization.apply(train, test, held_out)
     arguments.batch_size = optimizing.batch_size(arguments, len(train))
     trainer = _trainer(arguments, train, test)
-    trainer.notes = {"--standardize": arguments.standardize}
-    if isinstance(arguments.data, tables.Table):
-        trainer.notes = tables.notes(arguments, whole)
-    if isinstance(arguments.validation, float):
-        trainer.notes["--validation"] = arguments.validation  # no other rows may be held out later
+    trainer.notes = tables.notes(arguments, whole)
+    if standardization is not None:
+        trainer.notes["inputs of the means and deviations"] = standardization.moments.digest()
     targets = _standardize_target(arguments, trainer, train, test, held_out)
     contention = Contention()
     history = _fit(arguments, trainer, train, held_out)
@@ -201,7 +199,7 @@ def main(arguments: argparse.Namespace) -> int:
     others = contention.share(world)
     if targets is not None:
         targets.undo(trainer.model)
-    result = trainer.evaluate(test, comm=world)
+    result = history.test = trainer.evaluate(test, comm=world)
     if world.rank == 0:
         own = trainer.model if standardization is None else standardization.within(trainer.model)
         history.fingerprint = own.fingerprint()  # of the model that takes the numbers of the table
@@ -318,6 +316,7 @@ def _standardize_target(
             print(f"target: {moments}; --standardize-target trains on numbers near 0")
         return None
     targets = standardizing.TargetStandardization(train, trainer.loss, trainer.model)
+    trainer.notes["targets of the means and deviations"] = targets.moments.digest()
     targets.apply(train, *others)
     if told:
         print(f"target: {targets.moments}; epochs are told of targets of mean 0 and deviation 1")

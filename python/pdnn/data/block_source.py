@@ -14,7 +14,7 @@ from pdnn.data.checks import Indices
 from pdnn.data.source import Source, source_of
 
 if TYPE_CHECKING:
-    from pdnn.nn.losses import Loss
+    from pdnn.nn.loss import Loss
     from pdnn.nn.sequential import Sequential
 
 

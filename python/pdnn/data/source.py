@@ -23,7 +23,7 @@ from pdnn.data.sparse import core_source, dense_rows, is_sparse
 from pdnn.nn.targets import prepare_rows, target_width
 
 if TYPE_CHECKING:
-    from pdnn.nn.losses import Loss
+    from pdnn.nn.loss import Loss
     from pdnn.nn.sequential import Sequential
 
 Data: TypeAlias = Dataset | Subset | tuple[npt.ArrayLike, npt.ArrayLike]

@@ -29,13 +29,13 @@ from pdnn.nn.layers import (
     Tanh,
     Transpose,
 )
+from pdnn.nn.loss import Loss
 from pdnn.nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
     CrossEntropyLoss,
     HuberLoss,
     L1Loss,
-    Loss,
     MSELoss,
     NLLLoss,
     PoissonNLLLoss,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pdnn.checks import integer, kind_of, shape_of_sample, unmasked
 from pdnn.core import CoreModel, CoreNetwork, Width, array_dtype, core_for
 from pdnn.nn.export import Exportable
-from pdnn.nn.losses import Loss, check_loss
+from pdnn.nn.loss import Loss, check_loss
 from pdnn.nn.module import Module
 from pdnn.nn.place import Place
 from pdnn.nn.static import can_be_named, runs_in_python, why_other_parameters

@@ -10,7 +10,7 @@ import numpy as np
 from pdnn._core import Communicator as CoreCommunicator
 from pdnn._core import QuadraticModel
 from pdnn.core import CoreSource, core_for
-from pdnn.nn.losses import Loss
+from pdnn.nn.loss import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.store import Array, Parameter
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pdnn import _core
 from pdnn.checks import integer
-from pdnn.nn.losses import Loss
+from pdnn.nn.loss import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.optim.closure_optimizer import ClosureOptimizer
 from pdnn.optim.groups import Params

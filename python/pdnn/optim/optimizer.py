@@ -10,7 +10,7 @@ import numpy as np
 from pdnn.advice import OPTIMIZER, Advising
 from pdnn.checks import integer
 from pdnn.core import CoreOptimizer, core_for
-from pdnn.nn.losses import Loss
+from pdnn.nn.loss import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.state_dict import cast, check_mapping
 from pdnn.optim.groups import GROUP_KEYS, ParameterGroups, Params

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pdnn import _core
 from pdnn.checks import positive, positive_attribute
 from pdnn.core import core_for
-from pdnn.nn.losses import Loss, check_loss
+from pdnn.nn.loss import Loss, check_loss
 from pdnn.nn.sequential import Sequential
 from pdnn.optim.batch_loss import BatchLoss, Solver
 from pdnn.optim.closure_optimizer import ClosureOptimizer

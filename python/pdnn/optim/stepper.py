@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pdnn.comm import world
 from pdnn.core import CoreOptimizer, CoreStepper, array_dtype, core_for
-from pdnn.nn.losses import Loss, check_loss
+from pdnn.nn.loss import Loss, check_loss
 from pdnn.nn.module import Module
 from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows, row_weights

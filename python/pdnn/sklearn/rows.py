@@ -16,7 +16,7 @@ from pdnn.data import Dataset
 from pdnn.data.checks import compared, digest
 from pdnn.data.source import source_of
 from pdnn.data.sparse import core_source, is_sparse
-from pdnn.nn.losses import Loss
+from pdnn.nn.loss import Loss
 from pdnn.store import Array
 
 T = TypeVar("T")

@@ -353,6 +353,10 @@ def spelled_codec(spec: str, words: str | None) -> Codec | None:
         return None
     from pdnn import codec
 
+    if spec.startswith("ddp:") and words.isdigit():
+        raise ValueError(
+            f'strategy "{spec}": ddp takes all ranks; write "ddp", or "ddp+team:{words}" for threads on each'
+        )
     try:
         return codec.parse(words)
     except ValueError as error:

@@ -71,6 +71,8 @@ class PartOfGrid(Strategy):
         advice = f"start a multiple of {held_by}" if grid.data else f"start {held_by}"
         if not grid.data and ranks % held_by == 0:
             advice = f'"{words} x ddp" fits'
+        elif not grid.data and ranks > 1 and words.count(f":{held_by}") == 1:
+            advice += f', or take "{words.replace(f":{held_by}", f":{ranks}")}"'
         return f"deals the network out to {held_by} ranks, this world has {ranks}; {advice}"
 
     def config(self) -> _core.GridConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from pdnn import _core
@@ -17,10 +18,14 @@ if TYPE_CHECKING:
     from pdnn.comm import Communicator
 
 
+def _examples() -> list[str]:
+    return ["auto", "fastest", *(example for kind in KINDS for example in kind.examples)]
+
+
 def specs() -> str:
     """Examples of all strings that spell strategies."""
-    words = ["auto", "fastest", *(example for kind in KINDS for example in kind.examples)]
-    return ", ".join(f'"{word}"' for word in words) + ', and products like "pipeline:2 x tp:2 x ddp+team:2"'
+    words = ", ".join(f'"{word}"' for word in _examples())
+    return f'{words}, and products like "pipeline:2 x tp:2 x ddp+team:2"'
 
 
 def parse(spec: str) -> Strategy:
@@ -51,7 +56,9 @@ def parse(spec: str) -> Strategy:
                 strategy = strategy.with_engine(engine) if isinstance(engine, Engine) else None
             if strategy is not None:
                 return strategy
-    raise ValueError(f'strategy "{spec}"; expected one of {specs()}')
+    near = get_close_matches(spec, _examples(), 1)
+    meant = f', which may mean "{near[0]}"' if near else ""
+    raise ValueError(f'strategy "{spec}"{meant}; expected one of {specs()}')
 
 
 def _product(spec: str, factors: list[str]) -> Grid:

@@ -207,6 +207,7 @@ def _csv_lines(run: Run) -> list[dict[str, Any]]:
         return [common]
     if (expected := run.history.estimate) is not None:
         common |= {"estimated strategy": expected.strategy, "estimated seconds": expected.epoch}
+    common |= {f"test {name}": value for name, value in run.history.test.items()}
     return [
         common
         | {"epoch": epoch + 1}
