@@ -54,6 +54,8 @@ def test_outputs_that_no_label_can_be_compared_with_are_written(
     pdnn.load_model(model).save(model, {"pdnn.loss": "quantile:0.1,0.9"})
     assert cli.main(words) == 0
     assert capsys.readouterr().out == "loss 0.8000 on 2 samples\n"
+    assert cli.main([*words, "--outputs"]) == 0
+    assert capsys.readouterr().out == "loss 0.8000 on 2 samples\n1.0,2.0\n4.0,5.0\n"
 
 
 def test_labels_that_the_loss_of_the_training_cannot_compare_are_left_out(

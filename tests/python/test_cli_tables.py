@@ -313,7 +313,7 @@ def test_a_table_without_rows_to_train_on_is_told(
     file = tmp_path / "numbers.csv"
     file.write_text("1,2,0\n")
     assert cli.main(["train", "--data", str(file), *words]) == 1
-    assert "the training data have no rows" in capsys.readouterr().err
+    assert "rows are test data; pass --test a smaller share" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

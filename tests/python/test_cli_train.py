@@ -385,7 +385,14 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--solver", "cg"], "--solver is for levenberg-marquardt, gauss-newton and natural-gradient;"),
         (["--optimizer", "levenberg-marquardt", "--lr", "1"], "; levenberg-marquardt has none"),
         (["--optimizer", "levenberg-marquardt", "--schedule", "cosine"], "levenberg-marquardt has none"),
-        (["--schedule", "square"], "'square' names no schedule; expected of the learning rate"),
+        (["--strategy", "teem:2"], 'strategy "teem:2", which may mean "team:2"'),
+        (["--strategy", "ddp:int9"], 'codec "int9"'),
+        (["--stratgy", "serial"], "unrecognized arguments: --stratgy serial; did you mean --strategy?"),
+        (["four.csv"], "unrecognized arguments: four.csv; did you mean --data four.csv?"),
+        (["--optimizer", "adma"], "did you mean adam?"),
+        (["--data", "none.npz"], "write npz:FILE.npz, of arrays x_train"),
+        (["--metrics", "r3"], "rmse, top5 (or another number)\n"),
+        (["--schedule", "square"], "'square' names no schedule of the learning rate"),
         (["--schedule", "cosine:0.1:2"], "'cosine:0.1:2' names no schedule"),
         (["--schedule", "step:0"], "'0' is not a whole number of at least 1"),
         (["--schedule", "linear:-1"], "'-1' is not a number of at least 0"),
@@ -435,7 +442,6 @@ def test_what_does_not_fit_is_said_in_a_line(
         (["train", "--data", f"npz:{tmp_path / 'none.npz'}"], "none.npz"),
         (["train", "--data", f"cifar10:{tmp_path / 'none'}"], "none: has none of CIFAR-10's files"),
         (["train", "--data", f"npz:{blobs}", "--model", "mlp:5-3"], "5"),
-        (["train", "--strategy", "teem:2"], "teem:2"),
         (["train", "--optimizer", "gauss-newton", "--strategy", "hogwild:2"], '"ddp" does'),
         (["train", "--optimizer", "gauss-newton", "--strategy", "fastest"], '"auto" and "ddp" fit'),
         (["train", "--augment", "4"], "samples are 784, expected images"),
@@ -480,7 +486,9 @@ def test_fewer_epochs_than_a_checkpoint_has_are_told(
     assert cli.main([*words, "--epochs", "3"]) == 0
     capsys.readouterr()
     assert cli.main([*words, "--epochs", "1", "--resume"]) == 0
-    assert "the checkpoint has 3 epochs, more than --epochs 1: nothing was trained" in capsys.readouterr().out
+    assert "the checkpoint has 3 epochs, and --epochs 1 is no more: nothing was" in capsys.readouterr().out
+    assert cli.main([*words, "--epochs", "3", "--resume"]) == 0
+    assert "the checkpoint has 3 epochs, and --epochs 3 is no more: nothing was" in capsys.readouterr().out
 
 
 def test_where_nothing_can_be_written_is_known_beforehand(

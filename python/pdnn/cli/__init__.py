@@ -6,12 +6,15 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from errno import EMFILE
 from io import TextIOWrapper
+from typing import NoReturn
 
 import pdnn
 from pdnn.cli import course, doctor, estimate, export, import_, launch, predict, report, sweep, train
+from pdnn.cli.tables import is_table
 
 __all__ = ["COMMANDS", "main"]
 
@@ -34,9 +37,31 @@ NEGATIVE = re.compile(r"-\.?\d")
 """Begins a value, as in ``--target -2,-1``, and no option; newer versions of argparse say so themselves."""
 
 
-def command_line() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in a line, and what may have been meant, without the list of all options."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with code 2."""
+        if found := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
+            message += _meant(found[1], re.findall(r"[\w-]+", found[2]))
+        self.exit(2, f"{self.prog}: error: {message}\n{self.prog} --help lists what there is\n")
+
+    def unknown(self, words: Sequence[str]) -> NoReturn:
+        """Ends the process, because it takes no such words."""
+        table = next((word for word in words if is_table(word)), None)
+        data = f"; did you mean --data {table}?" if table and "--data" in self._option_string_actions else ""
+        near = data or _meant(words[0].partition("=")[0], self._option_string_actions)
+        self.error(f"unrecognized arguments: {' '.join(words)}{near}")
+
+
+def _meant(word: str, names: Iterable[str]) -> str:
+    near = get_close_matches(word, [*names], 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def command_line() -> Parser:
     """The parser of ``pdnn`` with all its commands."""
-    parser = argparse.ArgumentParser(prog="pdnn", description="Neural networks trained in parallel, on CPUs.")
+    parser = Parser(prog="pdnn", description="Neural networks trained in parallel, on CPUs.")
     parser.add_argument("--version", action="version", version=f"pdnn {pdnn.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, module in COMMANDS.items():
@@ -49,7 +74,7 @@ def command_line() -> argparse.ArgumentParser:
         )
         subparser._negative_number_matcher = NEGATIVE
         module.add_arguments(subparser)
-        subparser.set_defaults(error=subparser.error)
+        subparser.set_defaults(error=subparser.error, unknown=subparser.unknown)
     return parser
 
 
@@ -73,9 +98,11 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="replace")  # no work may be lost for a letter that can't be shown
-    arguments = command_line().parse_args(
+    arguments, rest = command_line().parse_known_args(
         words, argparse.Namespace(words=sys.argv[1:] if words is None else words)
     )
+    if rest:
+        arguments.unknown(rest)
     try:
         return int(COMMANDS[arguments.command].main(arguments))
     except (FloatingPointError, ImportError, OSError, RuntimeError, ValueError, Warning) as error:

@@ -38,7 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pdnn.cli import specs
 
     model, metadata = models.read_model(arguments.model)
-    if arguments.file.suffix == ".c":
+    if arguments.file.suffix.lower() == ".c":
         model.to_c(arguments.file, arguments.input_shape, dtype=arguments.dtype)
     else:
         noted = specs.noted(metadata)
@@ -48,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _file(text: str) -> Path:
     path = Path(text)
-    if path.suffix not in ENDINGS:
+    if path.suffix.lower() not in ENDINGS:
         raise argparse.ArgumentTypeError(f"{text!r} ends in neither {' nor '.join(ENDINGS)}")
     return path
 

@@ -158,7 +158,7 @@ def schedule(text: str) -> Maker:
     kind, *numbers = text.split(":")
     most = {"linear": 1, "cosine": 1, "step": 2}.get(kind, -1)
     if len(numbers) > most:
-        raise argparse.ArgumentTypeError(f"{text!r} names no schedule; expected {SCHEDULE_HELP}")
+        raise argparse.ArgumentTypeError(f"{text!r} names no schedule {SCHEDULE_HELP}")
     if kind == "step":
         epochs = positive_int(numbers[0]) if numbers else 10
         gamma = positive_float(numbers[1]) if len(numbers) > 1 else 0.1

@@ -78,7 +78,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(_score(trainer, data, measured, arguments))
     if arguments.out is not None:
         _write(arguments.out, predicted)
-    elif not labeled:
+    elif arguments.outputs or not labeled:
         for row in predicted:
             print(*np.atleast_1d(row), sep=",")
     return 0

@@ -87,9 +87,9 @@ class Named:
 
 def data(text: str) -> Table | Named:
     """The loader, of (train, test), that a word such as ``idx:FOLDER`` names; nothing is read yet."""
-    if is_table(text):
-        return Table(text)
     kind, _, path = text.partition(":")
+    if is_table(text) and kind not in OF_PATH:
+        return Table(text)
     size = None
     if kind in SIZED:
         before, _, last = path.rpartition(":")
@@ -98,6 +98,8 @@ def data(text: str) -> Table | Named:
     load = (OF_PATH if path else ALONE).get(kind)
     if load is None:
         told = f"; a table ends in {' or '.join(ENDINGS)}: unpack or rename it" if exists(text) else ""
+        if text.endswith((".npz", ".npy")):
+            told = "; write npz:FILE.npz, of arrays x_train, y_train, x_test and y_test"
         raise argparse.ArgumentTypeError(f"{text!r} names no data; expected {DATA_HELP}{told}")
 
     return Named(load, path, size)
@@ -156,13 +158,26 @@ def loss(model: nn.Sequential) -> nn.Loss:
     return nn.NLLLoss() if isinstance(model[-1], nn.LogSoftmax) else nn.CrossEntropyLoss()
 
 
+def strategy(text: str) -> str:
+    """A word that spells a strategy."""
+    from pdnn.strategies import parse
+
+    if text not in ("auto", "fastest"):
+        try:
+            parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
 def metrics(text: str) -> list[str]:
     """The names of metrics in a word such as ``r2,mae``."""
     names = text.split(",")
     try:
         named(names)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error).removeprefix("metrics: ")) from error
+        said = str(error).removeprefix("metrics: ").removesuffix(", or a function")
+        raise argparse.ArgumentTypeError(said) from error
     return names
 
 

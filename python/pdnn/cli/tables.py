@@ -157,6 +157,11 @@ def load(arguments: argparse.Namespace) -> tuple[Dataset, Dataset]:
     if "header" in given:
         given["header"] = given["header"] == "yes"
     parts: tuple[Dataset, Dataset] = arguments.data(**given)
+    if not len(parts[0]) and isinstance(arguments.data, Table):
+        raise ValueError(
+            f"{arguments.data.path}: all of its {len(parts[1])} rows are test data; pass --test a smaller "
+            "share, or another file"
+        )
     return parts
 
 

@@ -78,6 +78,7 @@ def _add_what(what: argparse._ArgumentGroup) -> None:
 def _add_how(how: argparse._ArgumentGroup) -> None:
     how.add_argument(
         "--strategy",
+        type=specs.strategy,
         default="auto",
         help="auto (as many threads as pay; the default), fastest, serial, team:N, pool:N, ddp, ddp+team:N, "
         "ddp:CODEC, average:end, average:K, average:K:CODEC, hogwild:N, tp:N, pipeline:N, ...; CODEC is int8 "
@@ -351,8 +352,9 @@ def _fit(
         resume=arguments.resume,
         verbose=not arguments.quiet,
     )
-    if (had := history.epochs) > arguments.epochs and pdnn.world().rank == 0 and not arguments.quiet:
-        print(f"the checkpoint has {had} epochs, more than --epochs {arguments.epochs}: nothing was trained")
+    if 0 < history.epochs == history.begun and pdnn.world().rank == 0 and not arguments.quiet:
+        had = f"the checkpoint has {history.begun} epochs"
+        print(f"{had}, and --epochs {arguments.epochs} is no more: nothing was trained")
     if wanted and arguments.strategy in CHOSEN:
         _estimate(trainer, train, arguments)
     if stopping and stopping.best is not None and pdnn.world().rank == 0 and not arguments.quiet:
