@@ -190,6 +190,7 @@ def trainer(strategy: str | Strategy, **options: object) -> pdnn.Trainer:
     ("seconds", "blocks"),
     [
         (([0.02], [0.01]), 3),  # clear
+        (([0.04], [0.01]), 2),  # very clear
         (([0.002, 0.004], [0.001, 0.003]), 3),  # clear each time, on a machine whose speed changes
         (([0.02, 0.01], [0.015]), 5),  # not the same one is faster each time: all that LONG has time for
         (([0.0021], [0.002]), 7),  # nearly as fast: as many as ever
@@ -209,6 +210,36 @@ def test_trials_take_turns_until_it_is_clear(seconds: tuple[list[float], list[fl
     result = turns.in_turns([trial(0), trial(1)], SELF)
     assert calls == [2 + 2 * blocks] * 2
     assert result[1] == seconds[1][0]
+
+
+def test_steps_in_which_threads_cannot_meet_are_not_raced() -> None:
+    made = [0, 0]
+
+    def trial(which: int) -> Callable[[int], float]:
+        def steps(count: int) -> float:
+            made[which] += count
+            return 1e-6
+
+        return steps
+
+    assert turns.in_turns([trial(0), trial(1)], SELF) == [1e-6, np.inf]
+    assert made == [2 + turns.FIRST, 0]
+    choice = auto.choose(lambda among, *_: [1e-6, np.inf][: len(among)], 32, SELF, 8)
+    assert choice.strategy == Serial() and choice.measured == {"serial": 1e-6}
+
+
+def test_each_trial_makes_as_many_steps_as_a_block_lasts() -> None:
+    seconds, most = [1e-4, 1e-3], [0, 0]
+
+    def trial(which: int) -> Callable[[int], float]:
+        def steps(count: int) -> float:
+            most[which] = max(most[which], count)
+            return seconds[which]
+
+        return steps
+
+    assert turns.in_turns([trial(0), trial(1)], SELF) == seconds
+    assert most == [20, 2]
 
 
 def data(rows: int = 90) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]

@@ -16,7 +16,7 @@ from pdnn import _core, models, nn
 from pdnn._core import OnNonfinite
 from pdnn.comm import SELF, Communicator
 from pdnn.comm.threads import start
-from pdnn.core import core_for
+from pdnn.core import CoreSession, core_for
 from pdnn.data import PadCropFlip
 from pdnn.data.sparse import core_source
 from pdnn.estimate.machine import Machine
@@ -166,7 +166,9 @@ class MeasuredCompute:
         self, network: Network, strategy: Strategy, comm: Communicator, rows: int
     ) -> Callable[[int], float]:
         """A strategy on a copy of the network: makes so many steps, and returns the seconds of one."""
-        return Trial(self, network, strategy, comm, rows)
+        trial = Trial(self, network, strategy, comm, rows)
+        trial.begin()
+        return trial
 
     def on(self, comm: Communicator) -> MeasuredCompute:
         """The same of other ranks, of which nothing is known yet."""
@@ -180,7 +182,10 @@ class MeasuredCompute:
 
 
 class Trial:
-    """A session on a copy of a network, whose parameters stay as they are: the learning rate is 0."""
+    """A session on a copy of a network, whose parameters stay as they are: the learning rate is 0.
+
+    It begins with the first steps, or by `begin`, at which all ranks meet.
+    """
 
     def __init__(
         self,
@@ -190,36 +195,43 @@ class Trial:
         comm: Communicator,
         rows: int,
     ) -> None:
-        samples = compute.samples
+        self.strategy = strategy
+        self._compute, self._network, self._comm = compute, network, comm
+        self._rows, self._count = rows, len(compute.samples.targets)
+        self._order = np.zeros(0, np.int64)
+        self._session: CoreSession | None = None
+
+    def begin(self) -> CoreSession:
+        """Makes the session."""
+        compute, network, samples = self._compute, self._network, self._compute.samples
         layers = [models.build_layer(**layer) for layer in network.model.config()["layers"]]
         model = nn.Sequential(*layers, dtype=network.model.dtype, seed=0)
         optimizer = compute.optimizer.twin(model.parameters())
         optimizer.core.set_clip(*compute.clip)
         core = core_for(model.dtype)
-        self.strategy = strategy
-        self._rows, self._count = rows, len(samples.targets)
-        self._order = np.zeros(0, np.int64)
         self._source = core_source(model.dtype, samples.x, samples.targets, samples.scale, samples.shift)
         if samples.augment is not None:
             samples.augment.tell(self._source, 0, 0)
+        self._kept = (model, optimizer)
         self._session = core.Session(
             model=model.core,
             loss=compute.loss.build(core),
             optimizer=optimizer.core,
-            comm=comm.core,
+            comm=self._comm.core,
             sample=list(network.sample),
             target_width=samples.width,
-            batch_size=rows,
-            config=strategy.config(),
+            batch_size=self._rows,
+            config=self.strategy.config(),
         )
-        self._kept = (model, optimizer)
+        return self._session
 
     def __call__(self, steps: int) -> float:
         """Makes so many steps; seconds of one."""
+        session = self._session or self.begin()
         if len(self._order) != steps * self._rows:
             rows = np.arange(steps * self._rows, dtype=np.int64) % self._count
             self._order = np.random.default_rng(0).permutation(rows)
-        sums = self._session.run_epoch(
+        sums = session.run_epoch(
             self._source,
             self._order,
             self._rows,

@@ -15,7 +15,7 @@ from pdnn.data.sparse import dense_rows, is_sparse
 from pdnn.estimate import auto
 from pdnn.estimate.auto import AutoChoice
 from pdnn.estimate.choice import Choice, candidates, choose
-from pdnn.estimate.compute import MeasuredCompute, Samples
+from pdnn.estimate.compute import MeasuredCompute, Samples, Trial
 from pdnn.estimate.formulas import Steps
 from pdnn.estimate.instead import Alternatives
 from pdnn.estimate.network import Network
@@ -110,7 +110,7 @@ class Calibration:
             compute = MeasuredCompute(self._loss, self._optimizer, samples, ranks, self._clip)
             return in_turns(
                 [
-                    compute.trial(network, each, ranks, each.rows_per_step(rows, ranks.size))
+                    Trial(compute, network, each, ranks, each.rows_per_step(rows, ranks.size))
                     for each in strategies
                 ],
                 everyone,

@@ -23,6 +23,12 @@ BLOCK, LONG, MOST_STEPS = 0.002, 0.25, 4096
 FEWEST, MOST, CLEAR = 3, 7, 1.1
 """Blocks of each way, and how many times as fast one must be each time for no more of them."""
 
+SOON, FAR = 2, 3.0
+"""The same, for one that is so much faster."""
+
+SHORT, FIRST = 2e-6, 16
+"""Seconds of a step of the first way in which other threads cannot even meet, the mean of so many."""
+
 PAYS = 1.03
 """How many times as fast a step must be to be worth more threads."""
 
@@ -35,30 +41,35 @@ def turns(ways: Sequence[Way], comm: Communicator) -> Generator[tuple[Way, int],
 
     They are the slowest rank's. Each block of steps follows on an untimed one, and the median of a way's
     blocks counts: what it takes while others use the machine as they do now. It ends early where all ranks
-    see which one is the fastest. Of steps that take longer than `LONG`, one is measured.
+    see which one is the fastest. Of steps that take longer than `LONG`, one is measured. Where steps of the
+    first take less than `SHORT`, the others are not tried, and count as infinite.
 
     Yields
     ------
     (way, int)
         Which is to make how many steps; the seconds of one are sent.
     """
-    for way in ways:
-        yield way, 1
-    warm = np.zeros(len(ways))
+    warm = np.full(len(ways), np.inf)
     for index, way in enumerate(ways):
+        yield way, 1
         warm[index] = yield way, 1
-    comm.all_reduce(warm, op="max", check=False)
+        comm.all_reduce(warm[index : index + 1], op="max", check=False)
+        if index == 0 and len(ways) > 1 and warm[0] < FIRST * SHORT:
+            warm[0] = yield way, FIRST
+            comm.all_reduce(warm[:1], op="max", check=False)
+            if warm[0] < SHORT:
+                break
     if warm.max() > LONG:
         return [float(seconds) for seconds in warm]
-    steps = min(MOST_STEPS, ceil(BLOCK / max(float(warm.min()), 1e-7)))
-    rounds = max(FEWEST, min(MOST, int(LONG / (2 * steps * float(warm.sum())))))
+    steps = [min(MOST_STEPS, ceil(BLOCK / max(float(seconds), 1e-7))) for seconds in warm]
+    rounds = max(FEWEST, min(MOST, int(LONG / (2 * float(steps @ warm)))))
     blocks: list[list[float]] = [[] for _ in ways]
-    for done in range(1, rounds + 1):
-        for own, way in zip(blocks, ways, strict=True):
+    for _ in range(rounds):
+        for own, way, count in zip(blocks, ways, steps, strict=True):
             comm.barrier(check=False)
-            yield way, steps
-            own.append((yield way, steps))
-        clear = np.array([float(done >= FEWEST and _is_clear(blocks))])
+            yield way, count
+            own.append((yield way, count))
+        clear = np.array([float(_is_clear(blocks))])
         comm.all_reduce(clear, op="min", check=False)
         if clear[0]:
             break
@@ -74,7 +85,9 @@ def _is_clear(blocks: list[list[float]]) -> bool:
     """
     best = min(blocks, key=max)
     others = [own for own in blocks if own is not best]
-    return bool(others) and all(min(theirs) > CLEAR * own for own, *theirs in zip(best, *others, strict=True))
+    rounds = list(zip(best, *others, strict=True))
+    ahead = min((min(theirs) / own for own, *theirs in rounds if theirs), default=np.inf)
+    return bool(ahead > (CLEAR if len(rounds) >= FEWEST else FAR) and len(rounds) >= SOON)
 
 
 def as_many_as_pay(
@@ -94,7 +107,9 @@ def as_many_as_pay(
         return best, {str(best): (yield among)[0]}
     for engine in among[1:]:
         own, other = yield [best, engine]
-        measured |= {str(best): own, str(engine): other}
+        measured |= {str(best): own}
+        if other < np.inf:
+            measured[str(engine)] = other
         if other > HOPELESS * own:
             break
         if other * PAYS < own:
