@@ -313,7 +313,7 @@ def test_leaves_are_refused_where_sums_have_none() -> None:
         with pytest.raises(ValueError, match="does not take part in reproducible sums"):
             strategy()
     assert DataParallel(Pool(2), codec="int8").leaves == 0  # its pieces are of a rank's own rows
-    with pytest.raises(ValueError, match=r'strategy "ddp/8\+team:2"; expected one of'):
+    with pytest.raises(ValueError, match=r'strategy "ddp/8\+team:2", which may mean'):
         parse("ddp/8+team:2")
 
 

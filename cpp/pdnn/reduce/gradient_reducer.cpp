@@ -99,12 +99,13 @@ std::unique_ptr<GradientReducer<T>> make_gradient_reducer(const Replica<T>& repl
             "or processes that may not see one another's); use shared_memory=None");
     return shared;
   }
-  auto buckets = std::make_unique<BucketedReducer<T>>(replica, comm, options.bucket_bytes, options.compression);
-  if (!shared) return buckets;
-  std::array<double, 1> times{shared->alone()};
-  comm->all_reduce(std::span(times), comm::Op::max);
-  if (times[0] < buckets->alone()) return shared;
-  return buckets;
+  if (shared) {  // beside a single bucket: how many are the best takes far longer to find out
+    std::array<double, 1> times{shared->alone()};
+    comm->all_reduce(std::span(times), comm::Op::max);
+    const Index whole = std::max<Index>(1, replica.job.model.count() * Index{sizeof(T)});
+    if (times[0] < BucketedReducer<T>(replica, comm, whole, options.compression).alone()) return shared;
+  }
+  return std::make_unique<BucketedReducer<T>>(replica, comm, options.bucket_bytes, options.compression);
 }
 
 template class GradientReducer<float>;
