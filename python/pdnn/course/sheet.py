@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pdnn.course.notebook import code_cells, to_notebook
+from pdnn.files.atomic import replacing
 
 _FOLDER = Path(__file__).parent / "sheets"
 
@@ -100,8 +101,10 @@ def new(sheet: Sheet, folder: Path) -> list[Path]:
         if path.exists():
             raise FileExistsError(f"{path} is there already, and stays as it is; name another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    script.write_text(sheet.source, encoding="utf-8")
-    notebook.write_text(json.dumps(to_notebook(sheet.source), indent=1) + "\n", encoding="utf-8")
+    texts = sheet.source, json.dumps(to_notebook(sheet.source), indent=1) + "\n"
+    for path, text in zip((script, notebook), texts, strict=True):
+        with replacing(path) as file:
+            file.write(text.encode())
     return [script, notebook]
 
 

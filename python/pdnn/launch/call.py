@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pdnn.comm.mpiexec import find
+from pdnn.files.atomic import named
 from pdnn.launch.job import Job, check_timeout, pass_on
 from pdnn.launch.plan import plan
 
@@ -110,7 +111,8 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
             f"run: the function or an argument cannot be pickled for the ranks ({error}); make such objects "
             'within the function, or use backend="threads"'
         ) from error
-    (folder / "call").write_bytes(pickled)
+    with named(folder / "call"):
+        (folder / "call").write_bytes(pickled)
     # The child finds every module where this process does, pdnn itself included.
     path = [each for each in sys.path if isinstance(each, str)]  # Python passes over all others
     start = f"import sys; sys.path[:] = {path!r}; from pdnn.launch.run_call import main"

@@ -25,20 +25,21 @@ GRACE = 3.0  # seconds for mpiexec to end its ranks, of which it gives them half
 _LOOK = 0.2  # seconds between looks for the parent
 _RANKS_GRACE = 0.5  # seconds from SIGTERM to SIGKILL for ranks that mpiexec has left behind
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PROCESSES = Path("/proc")  # where Linux shows them
 
 
 def main(parent: int, folder: str, command: list[str]) -> int:
     """Runs the command; its exit code, 128 + n if signal n ended it or this process."""
-    signal.signal(signal.SIGTERM, _stop)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    for number in _ENDING:
+        signal.signal(number, _stop)
+    _end_with_parent()
     process = None
     try:
         if os.getppid() != parent:  # it died before it could be watched
             return 1
         try:
-            process = subprocess.Popen(command)
+            process = subprocess.Popen(command, preexec_fn=_end_with_parent)
         except OSError as error:
             why = (
                 "; ulimit -u and the cgroup's pids.max limit processes" if error.errno == errno.EAGAIN else ""
@@ -50,7 +51,8 @@ def main(parent: int, folder: str, command: list[str]) -> int:
         code = _wait(process, parent)
         return code if code >= 0 else 128 - code
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
         if process is not None and process.poll() is None:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -68,6 +70,12 @@ def _wait(process: subprocess.Popen[bytes], parent: int) -> int:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(_LOOK)
     raise SystemExit(128 + signal.SIGTERM)
+
+
+def _end_with_parent() -> None:
+    """Has Linux end this process when its parent dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

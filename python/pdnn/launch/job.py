@@ -110,12 +110,16 @@ class Job:
     ) -> None:
         from pdnn import _core
 
-        self.end()
-        _core.remove_record(self._process.pid)
-        for stream in self._streams:
-            stream.file.close()
-        if self._own is not None:
-            self._own.cleanup()
+        if isinstance(error, OSError):  # what the job writes cannot be handed on
+            self._sink = None
+        try:
+            self.end()
+        finally:
+            _core.remove_record(self._process.pid)
+            for stream in self._streams:
+                stream.file.close()
+            if self._own is not None:
+                self._own.cleanup()
 
     def wait(self, timeout: float | None = None) -> int:
         """Hands on the output until the job ends.

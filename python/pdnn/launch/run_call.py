@@ -55,6 +55,10 @@ def _described(rank: int, error: BaseException) -> tuple[int, str, str, bytes]:
 def _write(path: Path, data: bytes) -> None:
     """Writes a file that is either whole or absent, also when this process is killed."""
     unfinished = path.with_name(f"unfinished-{path.name}")
-    with named(unfinished):
-        unfinished.write_bytes(data)
+    try:
+        with named(unfinished):
+            unfinished.write_bytes(data)
+    except OSError:  # room for the error, where the disk is full
+        unfinished.unlink(missing_ok=True)
+        raise
     os.replace(unfinished, path)
