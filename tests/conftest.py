@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -26,6 +27,12 @@ settings.load_profile("same")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run measurements and long matrices, too")
     parser.addoption("--full-length", action="store_true", help="run published runs to their end, too")
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays: tests that collect garbage need not walk through it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

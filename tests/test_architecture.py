@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import compileall
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -246,6 +247,7 @@ def imports(tree: ast.AST, known: set[str]) -> set[str]:
     return {name for name in found if name.split(".")[0] == "pdnn"}
 
 
+@functools.cache
 def arrows() -> dict[str, set[str]]:
     """What each module of Python looks at."""
     paths = modules()

@@ -297,6 +297,7 @@ def test_what_several_threads_give_one_object_comes_one_after_another(chosen: Co
     np.testing.assert_allclose(received + core.residual.reshape(shape), given, atol=1e-3 * rounds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("isa", _core.supported_isas())
 def test_instruction_sets_agree(isa: str, run_python: Callable[..., Completed]) -> None:
     code = """

@@ -118,7 +118,7 @@ def test_who_does_not_come_to_an_agreement_is_named(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_death_in_the_past_is_refused() -> None:
-    with pytest.raises(ValueError, match="after=-1; expected a number of calls"):
+    with pytest.raises(ValueError, match="die: after = -1; expected an integer from 0"):
         die(after=-1)
 
 

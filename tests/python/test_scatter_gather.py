@@ -192,7 +192,7 @@ def test_one_rank_is_timed_beside_several_ways() -> None:
     assert list(job.time_plans(SELF, data, thetas, iterations=1, rounds=1)) == ["1 rank"]
 
 
-@pytest.mark.parametrize("name", ["pdnn", "eigen"])
+@pytest.mark.parametrize("name", ["pdnn", pytest.param("eigen", marks=pytest.mark.long)])
 def test_products_can_be_exchanged(name: str) -> None:
     if name not in measure.contestants(1):
         pytest.skip("no compiler or no Eigen")

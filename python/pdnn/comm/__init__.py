@@ -7,6 +7,7 @@ import os
 
 from pdnn import _core
 from pdnn._core import RankFailed
+from pdnn.checks import integer
 from pdnn.comm.communicator import Communicator
 from pdnn.comm.cores import cores_of_every_rank, cores_of_rank
 from pdnn.comm.mpi import from_mpi4py, launched_ranks, mpi_world, warn_of_separate_tasks
@@ -101,12 +102,10 @@ def die(after: int = 0) -> None:
 
     Raises
     ------
-    ValueError
-        If `after` is negative.
+    TypeError, ValueError
+        If `after` is no integer, or negative.
     """
-    if after < 0:
-        raise ValueError(f"die: after={after}; expected a number of calls, or 0 to die now")
-    if after == 0:
+    if integer("die", "after", after, 0) == 0:
         world().core.die()
     _core.die_after(after)
 

@@ -12,8 +12,7 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from pdnn import _core
-from pdnn.checks import kind_of
-from pdnn.comm.agree import Header, with_integer
+from pdnn.checks import integer, kind_of
 from pdnn.comm.communicator import Communicator
 from pdnn.comm.plugged import INHERITED
 
@@ -54,7 +53,7 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     """
     if not callable(function):
         raise TypeError(f"run_threads: function is of type {kind_of(function)}, expected what a rank calls")
-    with_integer(Header("run_threads"), "ranks", ranks, 1).check()
+    integer("run_threads", "ranks", ranks, 1, bits=32)
     group = _core.ThreadGroup(ranks)
     results: dict[int, Result] = {}
     errors: list[BaseException] = []

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pdnn.comm.agree import Header, with_integer
-from pdnn.comm.cores import MOST, threads_wanted
+from pdnn.checks import integer
+from pdnn.comm.cores import threads_wanted
 from pdnn.comm.mpiexec import Mpiexec
 
 _START_RANK = Path(__file__).with_name("start_rank.py")
@@ -91,13 +91,10 @@ def plan(
     RuntimeError
         If `mpiexec` ends the job when a rank dies, and `elastic` asks for another one.
     """
-    with_integer(Header("launch"), "ranks", ranks, 1).check()
-    if spares < 0 or (spares and not elastic):
-        raise ValueError(f"launch: {spares} spares; they need elastic=True (--elastic), and are 0 or more")
-    if threads is None:
-        threads = threads_wanted()
-    elif not 1 <= threads <= MOST:
-        raise ValueError(f"launch: {threads} threads a rank; expected from 1 to {MOST}")
+    integer("launch", "ranks", ranks, 1, bits=32)
+    if integer("launch", "spares", spares, 0) and not elastic:
+        raise ValueError(f"launch: {spares} spares; they need elastic=True (--elastic)")
+    threads = threads_wanted() if threads is None else integer("launch", "threads", threads, 1, bits=32)
     cores, reserved = _cores()
     alone = here or one_machine()
     each = threads or (max(1, cores // ranks) if alone else None)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
+from pdnn.checks import integer
 from pdnn.comm.mpiexec import find
 from pdnn.launch.job import Job, Sink, check_timeout, pass_on
 from pdnn.launch.plan import Plan, one_machine, plan
@@ -77,8 +78,7 @@ def launch(
         If there is no mpiexec, or it ends the job when a rank dies and `elastic` asks for another one.
     """
     check_timeout("launch", timeout)
-    if restarts < 0:
-        raise ValueError(f"launch: {restarts} restarts; expected at least 0")
+    integer("launch", "restarts", restarts, 0)
     if shrink and not restarts:
         raise ValueError("launch: shrink=True (--shrink) needs restarts (--restarts N)")
     launcher = find(mpiexec)
