@@ -1,5 +1,7 @@
 #include "pdnn/core/random.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -20,9 +22,20 @@ std::uint64_t Rng::below(std::uint64_t bound, std::uint64_t index) const {
   return static_cast<std::uint64_t>((static_cast<Wide>(bits(index)) * bound) >> 64);
 }
 
+/// Some numbers are drawn before they are used: so the processor works on them side by side, and has fetched the
+/// elements by the time they are exchanged.
 void shuffle(Rng rng, std::span<Index> order) {
-  for (std::size_t left = order.size(); left > 1; --left)
-    std::swap(order[left - 1], order[static_cast<std::size_t>(rng.below(left, left))]);
+  constexpr std::size_t kAhead = 32;
+  std::array<std::size_t, kAhead> chosen;
+  for (std::size_t left = order.size(); left > 1;) {
+    const std::size_t count = std::min(kAhead, left - 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      chosen[i] = static_cast<std::size_t>(rng.below(left - i, left - i));
+      __builtin_prefetch(&order[chosen[i]], 1);
+    }
+    for (std::size_t i = 0; i < count; ++i) std::swap(order[left - 1 - i], order[chosen[i]]);
+    left -= count;
+  }
 }
 
 }  // namespace pdnn

@@ -1,5 +1,6 @@
 #include "pdnn/nn/losses/cross_entropy.hpp"
 
+#include <array>
 #include <numeric>
 
 #include "pdnn/kernels/table.hpp"
@@ -31,7 +32,9 @@ void CrossEntropyLoss<T>::check(const Shape& output, Index target_width) const {
 template <class T>
 void CrossEntropyLoss<T>::compute(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
                                   const Tensor<T>& dy, double* rows) const {
-  if (smoothing_ > 0 || (weighs_classes() && !target.classes)) {
+  if (smoothing_ > 0 && target.classes && class_weights_.empty()) {
+    smooth_classes(member.range(y.batch), y, target.classes, scale, dy, rows);
+  } else if (smoothing_ > 0 || (weighs_classes() && !target.classes)) {
     compute_smooth(member.range(y.batch), y, target, scale, dy, rows);
   } else if (!target.classes) {
     kernels::table<T>().cross_entropy_of_targets(member, y, target.values, scale, dy, rows);
@@ -41,6 +44,29 @@ void CrossEntropyLoss<T>::compute(const Member& member, const Tensor<const T>& y
     const double unit = this->unit_of(scale);
     kernels::table_of_width<T>(y.width()).cross_entropy_of_classes(member, y, target.classes, scale * unit, dy, rows);
     this->weigh(member, dy, rows, unit, [&](Index r) { return class_weight(target.classes[r]); });
+  }
+}
+
+/// Those of classes, moved: the target of a class is smaller by the smoothing, which all classes share.
+template <class T>
+void CrossEntropyLoss<T>::smooth_classes(Range mine, const Tensor<const T>& y, const std::int32_t* classes,
+                                         double scale, const Tensor<T>& dy, double* rows) const {
+  const Index width = y.width();
+  const Matrix<T> gradients{dy.wanted() ? dy.row(mine.begin) : nullptr, mine.size(), width};
+  kernels::table_of_width<T>(width).cross_entropy_of_classes(
+      {}, {y.row(mine.begin), mine.size(), width}, classes + mine.begin, scale, gradients, rows + 2 * mine.begin);
+  const T whole = static_cast<T>(scale * smoothing_);
+  const T each = static_cast<T>(scale * smoothing_ / static_cast<double>(width));
+  for (Index r = mine.begin; r < mine.end; ++r) {
+    const T* const at = y.row(r);
+    std::array<double, 8> sums{};  // side by side, as vectors are added
+    for (Index j = 0; j < width; ++j) sums[static_cast<std::size_t>(j % 8)] += at[j];
+    const double mean = std::reduce(sums.begin(), sums.end()) / static_cast<double>(width);
+    rows[2 * r] += smoothing_ * (at[classes[r]] - mean);
+    if (!dy.wanted()) continue;
+    T* const to = dy.row(r);
+    for (Index j = 0; j < width; ++j) to[j] -= each;
+    to[classes[r]] += whole;
   }
 }
 

@@ -27,6 +27,8 @@ class CrossEntropyLoss : public Loss<T> {
                const Tensor<T>& dy, double* rows) const override;
 
  private:
+  void smooth_classes(Range mine, const Tensor<const T>& y, const std::int32_t* classes, double scale,
+                      const Tensor<T>& dy, double* rows) const;
   void compute_smooth(Range mine, const Tensor<const T>& y, const Target<T>& target, double scale, const Tensor<T>& dy,
                       double* rows) const;
 
