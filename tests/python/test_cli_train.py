@@ -179,6 +179,15 @@ def test_resumed_training_holds_out_the_rows_of_its_checkpoint(
     assert "was trained with --validation None, this trainer has 0.2" in capsys.readouterr().err
 
 
+def test_gradients_are_clipped_as_asked(blobs: Path, tmp_path: Path) -> None:
+    losses = {}
+    for name, words in (("free", []), ("held", ["--clip-norm", "1e-9"])):
+        assert train(blobs, "--epochs", "2", "--json", tmp_path / name, "--quiet", *words) == 0
+        losses[name] = json.loads((tmp_path / name).read_text())["history"]["loss"]
+    assert losses["free"][1] < 0.9 * losses["free"][0]
+    assert losses["held"][1] == pytest.approx(losses["held"][0], rel=1e-4)
+
+
 def test_resumed_training_is_standardized_as_before(
     blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

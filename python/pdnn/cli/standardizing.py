@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable
 from copy import deepcopy
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,9 +11,10 @@ from zlib import crc32
 import numpy as np
 
 from pdnn import nn
-from pdnn.cli.tables import FOR_NUMBERS, for_numbers
+from pdnn.cli.tables import FOR_NUMBERS, Table, for_numbers
 
 if TYPE_CHECKING:
+    import pdnn
     from pdnn.data import Dataset, Subset
     from pdnn.data.checks import Array
 
@@ -197,3 +199,24 @@ def _wholes(parts: Iterable[Dataset | Subset | None]) -> Iterable[Dataset]:
 
     wholes = (parts_of(part)[0] for part in parts if part is not None)
     return {id(whole): whole for whole in wholes}.values()
+
+
+def standardize_target(
+    arguments: argparse.Namespace,
+    trainer: pdnn.Trainer,
+    train: Dataset | Subset,
+    *others: Dataset | Subset | None,
+) -> TargetStandardization | None:
+    """Standardizes the targets if that is asked for; tells what they are, or that they should be."""
+    told = trainer.comm.rank == 0 and not arguments.quiet
+    if not arguments.standardize_target:
+        numbers = isinstance(arguments.data, Table) and for_numbers(trainer.loss)
+        if told and numbers and len(train) and (moments := target_moments(train)).far:
+            print(f"target: {moments}; --standardize-target trains on numbers near 0")
+        return None
+    targets = TargetStandardization(train, trainer.loss, trainer.model)
+    trainer.notes["targets of the means and deviations"] = targets.moments.digest()
+    targets.apply(train, *others)
+    if told:
+        print(f"target: {targets.moments}; epochs are told of targets of mean 0 and deviation 1")
+    return targets

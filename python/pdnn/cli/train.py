@@ -85,6 +85,12 @@ def _add_how(how: argparse._ArgumentGroup) -> None:
         "or another one of docs/codecs.md",
     )
     how.add_argument(
+        "--clip-norm",
+        type=positive_float,
+        metavar="NORM",
+        help="gradients of a larger norm, that of all parameters together, are scaled down to it",
+    )
+    how.add_argument(
         "--reproducible",
         action="store_true",
         help="the same bits on any number of threads and ranks: sums over 8 leaves of each batch, or as many "
@@ -193,7 +199,7 @@ def main(arguments: argparse.Namespace) -> int:
     trainer.notes = tables.notes(arguments, whole)
     if standardization is not None:
         trainer.notes["inputs of the means and deviations"] = standardization.moments.digest()
-    targets = _standardize_target(arguments, trainer, train, test, held_out)
+    targets = standardizing.standardize_target(arguments, trainer, train, test, held_out)
     contention = Contention()
     history = _fit(arguments, trainer, train, held_out)
     world = pdnn.world()  # fewer ranks, if one has died
@@ -299,29 +305,9 @@ def _trainer(arguments: argparse.Namespace, train: Dataset | Subset, test: Datas
         schedule_per="step",
         reproducible=arguments.reproducible,
         on_nonfinite=arguments.on_nonfinite,
+        clip_norm=arguments.clip_norm,
         metrics=arguments.metrics,
     )
-
-
-def _standardize_target(
-    arguments: argparse.Namespace,
-    trainer: pdnn.Trainer,
-    train: Dataset | Subset,
-    *others: Dataset | Subset | None,
-) -> standardizing.TargetStandardization | None:
-    """Standardizes the targets if that is asked for; tells what they are, or that they should be."""
-    told = trainer.comm.rank == 0 and not arguments.quiet
-    if not arguments.standardize_target:
-        numbers = isinstance(arguments.data, tables.Table) and tables.for_numbers(trainer.loss)
-        if told and numbers and len(train) and (moments := standardizing.target_moments(train)).far:
-            print(f"target: {moments}; --standardize-target trains on numbers near 0")
-        return None
-    targets = standardizing.TargetStandardization(train, trainer.loss, trainer.model)
-    trainer.notes["targets of the means and deviations"] = targets.moments.digest()
-    targets.apply(train, *others)
-    if told:
-        print(f"target: {targets.moments}; epochs are told of targets of mean 0 and deviation 1")
-    return targets
 
 
 def _fit(
