@@ -1,7 +1,6 @@
 // Pooling against its definition, for every channel count and window, between forbidden pages, for every build.
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
-#include <optional>
 
 #include "pdnn/core/errors.hpp"
 #include "random_rounds.hpp"
@@ -60,7 +59,8 @@ void check(const Windows& v, Index channels, Index batch, int large_team = 37) {
   for (std::size_t to = 0; to < dy.size(); ++to) {
     const Index at = static_cast<Index>(to), q = at / channels % v.x.places,
                 p = at / channels / v.x.places % v.y.places, n = at / channels / v.x.places / v.y.places;
-    std::optional<std::size_t> winner;
+    bool found = false;
+    std::size_t winner = 0;
     const double taps = static_cast<double>(v.y.kernel * v.x.kernel);
     for (Index i = 0; i < v.y.kernel; ++i)
       for (Index j = 0; j < v.x.kernel; ++j) {
@@ -68,12 +68,13 @@ void check(const Windows& v, Index channels, Index batch, int large_team = 37) {
         if (row < 0 || row >= v.y.extent || column < 0 || column >= v.x.extent) continue;
         const auto element =
             static_cast<std::size_t>(((n * v.y.extent + row) * v.x.extent + column) * channels + at % channels);
-        if (!winner || x[element] > x[*winner]) winner = element;
+        if (!found || x[element] > x[winner]) winner = element;
+        found = true;
         mean[to] += double{x[element]} / taps;
         mean_dx[element] += double{dy[to]} / taps;
       }
-    largest[to] = x[*winner];
-    largest_dx[*winner] += double{dy[to]};
+    largest[to] = x[winner];
+    largest_dx[winner] += double{dy[to]};
   }
   const double unit = 30 * double{std::numeric_limits<T>::epsilon()};
   const auto close = [&](const std::vector<T>& got, const std::vector<double>& want) {
