@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pdnn.comm import Communicator
     from pdnn.data import PadCropFlip
     from pdnn.estimate import Alternatives, AutoChoice, Choice, Estimate, Steps
-    from pdnn.estimate.trainer import Calibration
+    from pdnn.estimate.calibration import Calibration
     from pdnn.strategies import Strategy
 
 
@@ -117,7 +117,7 @@ class Estimation(Evaluation):
         return calibration.steps(source, batch_size)
 
     def _calibrations(self) -> Calibration:
-        from pdnn.estimate.trainer import Calibration  # few programs ask
+        from pdnn.estimate.calibration import Calibration  # few programs ask
 
         if self.comm.spares:
             raise ValueError(

@@ -16,7 +16,7 @@ import surviving_fit
 from pdnn import estimate, models, nn, optim, strategies
 from pdnn.comm import SELF, Communicator, run_threads
 from pdnn.estimate import Alternatives, Link, Machine, Network, Steps, auto, turns
-from pdnn.estimate.trainer import Calibration
+from pdnn.estimate.calibration import Calibration
 from pdnn.strategies import DataParallel, Engine, Serial, Strategy, Team
 from pdnn.strategies.engines import engines_up_to
 from test_spares import with_spares
@@ -260,7 +260,7 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, float]], lis
             in_turns(trials, comm)
             return [seconds[trial.strategy.engine.threads] for trial in trials]
 
-        monkeypatch.setattr("pdnn.estimate.trainer.in_turns", decided_turns)
+        monkeypatch.setattr("pdnn.estimate.calibration.in_turns", decided_turns)
         return calls
 
     monkeypatch.setenv("PDNN_THREADS", "2")

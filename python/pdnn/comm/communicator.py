@@ -272,22 +272,20 @@ class Communicator:
         """
         return self.core.survives
 
-    def agree(self, flag: bool, *, patient: bool = False) -> bool:
+    def agree(self, flag: bool) -> bool:
         """Whether all ranks pass True; collective over the ranks that live, and the same on all of them.
 
         Parameters
         ----------
         flag : bool
             That of a rank that dies meanwhile counts or not.
-        patient : bool
-            Whether to wait longer than ``PDNN_TIMEOUT``.
 
         Raises
         ------
         CommunicationError
             If the group does not survive a death.
         """
-        return self.core.agree(int(bool(flag)), patient) == 1
+        return self.core.agree(int(bool(flag)), False) == 1
 
     def shrink(self) -> Communicator:
         """The group of the ranks that live, in their order; collective over those.
