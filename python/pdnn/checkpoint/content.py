@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -152,6 +152,71 @@ def load(training: Training, path: str | os.PathLike[str]) -> None:
     training.checkpoints = Path(path).parent.resolve()
 
 
+class _Told(NamedTuple):
+    """The state beside the arrays, read and converted."""
+
+    optimizer: dict[str, Any]
+    steps: int
+    schedule: Any
+    time: int
+    numbers: dict[str, int]
+    history: History
+    names: Any
+    notes: dict[str, Any]
+    position: Any
+    place: Position | None
+    rates: dict[str, list[float]]
+    best: dict[str, Best]
+
+
+def _read_state(state: dict[str, Any]) -> _Told:
+    """The state of a file; AttributeError, KeyError, TypeError or ValueError if it is that of nothing."""
+    optimizer = dict(state["optimizer"])
+    steps = int(optimizer.pop("steps"))
+    schedule, time = state["schedule"] or (None, 0)
+    numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
+    place = Position.from_dict(state.get("position"))  # a damaged one is refused here
+    counts = steps, int(time), numbers["epoch"], numbers["step"], 0 if place is None else place.row
+    if not all(0 <= found < 2**63 for found in counts):
+        raise ValueError(f"steps, time, epoch, step and row {counts}")
+    best = {
+        name: Best(float(found["value"]), int(found["epoch"]), int(found["until"]), None)
+        for name, found in dict(state.get("best", {})).items()
+    }
+    return _Told(
+        optimizer,
+        steps,
+        schedule,
+        int(time),
+        numbers,
+        History.from_dict(state["history"]),
+        state.get("classes"),
+        dict(state.get("notes", {})),
+        state.get("position"),
+        place,
+        {name: list(map(float, found)) for name, found in dict(state.get("rates", {})).items()},
+        best,
+    )
+
+
+def _compare(path: str | os.PathLike[str], told: _Told, training: Training) -> None:
+    """Raises ValueError if it was another training's."""
+    if not (told.names is None or _are_names(told.names)):
+        raise ValueError(f"{path}: has classes {told.names}; expected their names")
+    schedule = training.schedule
+    compared = {
+        "": (told.optimizer, training.optimizer.config()),
+        "schedule ": (told.schedule, schedule and schedule.config()),
+    }
+    if training.classes_ is not None:
+        compared["classes "] = (told.names, training.classes_.tolist())
+    noted = {name: has for name, has in training.notes.items() if name in told.notes and has is not None}
+    compared |= {f"{name} ": (told.notes[name], has) for name, has in noted.items()}
+    for what, (had, has) in compared.items():
+        if not same_settings(had, has):
+            raise ValueError(f"{path}: was trained with {what}{had}, this trainer has {has}")
+
+
 def take(
     training: Training,
     content: Content,
@@ -178,53 +243,22 @@ def take(
     ValueError
         If it belongs to another model or optimizer.
     """
-    state = content.state
-    schedule = training.schedule
+    began = training.first_rates or training.rates
     try:
-        optimizer = dict(state["optimizer"])
-        steps = int(optimizer.pop("steps"))
-        if not 0 <= steps < 2**63:
-            raise ValueError(f"{steps} steps")
-        written, time = state["schedule"] or (None, 0)
-        numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
-        time = int(time)
-        if not all(0 <= found < 2**63 for found in (time, numbers["epoch"], numbers["step"])):
-            raise ValueError(f"epoch {numbers['epoch']}, step {numbers['step']}, time {time}")
-        history, names = History.from_dict(state["history"]), state.get("classes")
-        notes, position = dict(state.get("notes", {})), state.get("position")
-        place = Position.from_dict(position)  # a damaged one is refused here
-        if place is not None and not 0 <= place.row < 2**63:
-            raise ValueError(f"row {place.row}")
-        rates = {name: list(map(float, found)) for name, found in dict(state.get("rates", {})).items()}
-        goes_on = schedule is None and rates.get("first") == (training.first_rates or training.rates)
-        for rate, _ in zip(rates["now"], rates["first"], strict=True) if goes_on else ():
+        told = _read_state(content.state)
+        goes_on = training.schedule is None and told.rates.get("first") == began
+        for rate, _ in zip(told.rates["now"], told.rates["first"], strict=True) if goes_on else ():
             training.optimizer.checked_number("lr", rate)
-        best = {
-            name: Best(float(found["value"]), int(found["epoch"]), int(found["until"]), None)
-            for name, found in dict(state.get("best", {})).items()
-        }
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
-    if not (names is None or _are_names(names)):
-        raise ValueError(f"{path}: has classes {names}; expected their names")
-    compared = {
-        "": (optimizer, training.optimizer.config()),
-        "schedule ": (written, schedule and schedule.config()),
-    }
-    if training.classes_ is not None:
-        compared["classes "] = (names, training.classes_.tolist())
-    noted = {name: has for name, has in training.notes.items() if name in notes and has is not None}
-    compared |= {f"{name} ": (notes[name], has) for name, has in noted.items()}
-    for what, (had, has) in compared.items():
-        if not same_settings(had, has):
-            raise ValueError(f"{path}: was trained with {what}{had}, this trainer has {has}")
-    check(place)
+    _compare(path, told, training)
+    check(told.place)
     arrays = {name: values for name, values in content.arrays.items() if not name.startswith(RANK)}
     parameters, buffers = training.model.flat_parameters, training.model.flat_buffers
-    for name in best:
+    for name in told.best:
         if f"{BEST}{name}.parameters" in arrays:
-            best[name].model = np.empty_like(parameters), np.empty_like(buffers)
-    needed = _arrays(training) | _arrays_of_best(best)
+            told.best[name].model = np.empty_like(parameters), np.empty_like(buffers)
+    needed = _arrays(training) | _arrays_of_best(told.best)
     pairs = [(needed, arrays), (own or {}, mine or {})]
     for needed, given in pairs:
         _check(path, needed, given)
@@ -232,13 +266,12 @@ def take(
         for name, values in needed.items():
             values[...] = given[name]
     # With what a callback made of the rates, unless others are wanted now:
-    began = training.first_rates or training.rates
-    now, first_rates = (rates["now"], rates["first"]) if goes_on else (None, began)
-    where = numbers["epoch"], numbers["step"], position
-    training.go_to(State(*where, steps, time, now, first_rates, best))
-    training.seed, training.model.classes = numbers["seed"], names
+    now, first_rates = (told.rates["now"], told.rates["first"]) if goes_on else (None, began)
+    where = told.numbers["epoch"], told.numbers["step"], told.position
+    training.go_to(State(*where, told.steps, told.time, now, first_rates, told.best))
+    training.seed, training.model.classes = told.numbers["seed"], told.names
     for name in ("history", "phases", "updates", "compression", "ranks", "timeline", "fingerprint"):
-        setattr(training.history, name, getattr(history, name))
+        setattr(training.history, name, getattr(told.history, name))
 
 
 def deal_sums(training: Training) -> None:
