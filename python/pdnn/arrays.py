@@ -27,7 +27,9 @@ def to_numpy(values: Any) -> Array:
         values = values.detach()
         values = values.float() if values.dtype == torch.bfloat16 else values
     array = np.asarray(values)
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array  # of JAX
+    if array.dtype.kind == "V" and array.dtype.name == "bfloat16":  # of JAX
+        return array.astype(np.float32)
+    return array
 
 
 def _of_table(table: Any) -> Array:

@@ -123,7 +123,7 @@ class InputLeaf(Leaf):
 
     def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
         """Keeps it."""
-        self.grad = np.array(dy) if self.grad is None else self.grad + dy
+        self.grad = np.array(dy) if self.grad is None else np.asarray(self.grad + dy)
         return []
 
 
@@ -191,10 +191,14 @@ def _add_gradients(
         if uses[parameter] == 0:
             parameter.finish(pending)
 
-    gradients = {root: np.full_like(value, _weight(nodes, stores))}
+    weight = _weight(nodes, stores)
+    gradients = {root: np.full_like(value, weight)}
     try:
         for node in nodes:
-            dxs = node.backward(gradients.pop(node), pending, final if watched else None)
+            dy = gradients.pop(node)
+            if isinstance(node, InputLeaf) and weight != 1:  # an optimizer takes it out of parameters alone
+                dy = dy / weight if weight else np.zeros_like(dy)
+            dxs = node.backward(dy, pending, final if watched else None)
             for source, dx in zip(node.inputs, dxs, strict=True):
                 if source is not None and dx is not None:
                     gradients[source] = gradients[source] + dx if source in gradients else dx

@@ -68,6 +68,7 @@ class History(Advising):
     """
 
     advice = HISTORY
+    begun: int = 0  # of those in pickles of other versions
     books = former("books", "compression")
 
     def __init__(self) -> None:

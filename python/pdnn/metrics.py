@@ -112,7 +112,9 @@ def measure(
     weights = {} if weight is None else {"weight": weight[rows]}
     for name, metric in metrics.items():
         if expected is not None and metric in _OF_NUMBERS:
-            value: Any = metric(y[rows], expected(prediction[rows]), **weights)
+            with np.errstate(over="ignore", invalid="ignore"):  # of outputs that are far too large
+                compared = expected(prediction[rows])
+            value: Any = metric(y[rows], compared, **weights)
         elif getattr(metric, "func", metric) in (*_BY_NAME.values(), top_k):
             value = metric(y[rows], prediction[rows], **weights)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from numbers import Real
 from operator import ge, gt, le, lt
@@ -19,6 +19,9 @@ from pdnn.store import Parameter
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 """Types of the values of a Tensor, in the machine's order of bytes."""
+
+
+_SIGNS = {lt: "<", le: "<=", gt: ">", ge: ">="}
 
 
 class Values(Advising, np.ndarray):
@@ -76,7 +79,7 @@ class Tensor(ArrayInterface, Advising):
         self.data = np.asarray(data)
         if self.data.dtype not in FLOATS:
             raise TypeError(f"Tensor: got an array of {self.data.dtype}, expected float32 or float64")
-        if node is None and recording() and isinstance(data, Parameter):
+        if isinstance(data, Parameter) and node is None and recording():
             node = ParameterLeaf(data)
         self.node = InputLeaf() if node is None and requires_grad else node
 
@@ -111,7 +114,9 @@ class Tensor(ArrayInterface, Advising):
     @grad.setter
     def grad(self, value: Array | None) -> None:
         if not isinstance(self.node, InputLeaf):
-            raise ValueError("Tensor.grad: only an input, Tensor(x, requires_grad=True), has one")
+            raise ValueError(
+                "Tensor.grad: only an input, Tensor(array, requires_grad=True), has one, and a Parameter"
+            )
         if value is not None and np.shape(value) != self.shape:
             raise ValueError(f"Tensor.grad: got shape {np.shape(value)}, expected {self.shape}")
         self.node.grad = None if value is None else np.array(value, self.dtype)
@@ -162,15 +167,16 @@ class Tensor(ArrayInterface, Advising):
     def _compare(self, other: Any, by: Callable[[Any, Any], bool]) -> bool:
         """Of single numbers, as losses are."""
         value: Any = other.data if isinstance(other, Tensor) else other
-        shape = np.shape(value)
+        sign = _SIGNS[by]
         if not isinstance(value, (np.ndarray, Real)):
-            raise TypeError(f"Tensor: {by.__name__} with {kind_of(other)}")
-        if self.ndim or shape:
+            raise TypeError(f"Tensor: {sign} with {kind_of(other)}")
+        number = np.asarray(value, None if isinstance(value, np.ndarray) else self.dtype)
+        if self.ndim or number.ndim:
             raise TypeError(
-                f"Tensor: {by.__name__} of shapes {self.shape} and {shape}; only single numbers "
-                "compare, otherwise compare arrays, as in tensor.data < other"
+                f"Tensor: {sign} of shapes {self.shape} and {number.shape}; only single numbers compare, "
+                f"otherwise compare arrays, as in tensor.data {sign} other"
             )
-        return bool(by(self.data, value))
+        return bool(by(self.data, number))
 
     def __lt__(self, other: Tensor | float) -> bool:
         return self._compare(other, lt)
@@ -234,11 +240,21 @@ class Tensor(ArrayInterface, Advising):
         divisor = self.data.dtype.type(other)
         return _result(self.data / divisor, [self], lambda dy: [dy / divisor])
 
+    def __iter__(self) -> Iterator[Tensor]:
+        if self.ndim == 0:
+            raise TypeError("Tensor: a single number is none to go through")
+        return (self[row] for row in range(len(self)))
+
     def __pow__(self, exponent: float) -> Tensor:
         if not isinstance(exponent, Real):
             raise TypeError(f"Tensor: ** with {kind_of(exponent)}; it takes a number")
         x, power = self.data, self.dtype.type(exponent)
-        return _result(x**power, [self], lambda dy: [dy * power * x ** (power - 1)])
+
+        def back(dy: Array) -> list[Array]:
+            with np.errstate(divide="ignore", invalid="ignore"):  # a root has no slope at 0
+                return [dy * power * x ** (power - 1) if power else np.zeros_like(x)]
+
+        return _result(x**power, [self], back)
 
     def exp(self) -> Tensor:
         """The exponential of each element."""

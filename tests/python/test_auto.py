@@ -242,6 +242,17 @@ def test_each_trial_makes_as_many_steps_as_a_block_lasts() -> None:
     assert most == [20, 2]
 
 
+def test_a_single_way_is_measured_as_often_as_there_is_time() -> None:
+    calls = []
+
+    def steps(count: int) -> float:
+        calls.append(count)
+        return 1e-3 if len(calls) != 4 else 1.0  # one disturbed block of seven
+
+    assert turns.in_turns([steps], SELF) == [1e-3]
+    assert len(calls) == 2 + 2 * turns.MOST
+
+
 def data(rows: int = 90) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
     rng = np.random.default_rng(0)
     return rng.random((rows, 20), dtype=np.float32), rng.integers(0, 4, rows)

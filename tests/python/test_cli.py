@@ -118,6 +118,11 @@ def test_each_result_that_cannot_be_written_is_named(
 def test_no_command_is_an_error_that_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert "COMMAND" in usage_error(capsys)
     assert all(name in usage_error(capsys, "trian") for name in cli.COMMANDS)
+    assert "did you mean train?" in usage_error(capsys, "trian")
+    assert "did you mean" not in usage_error(capsys, "train", "--", "--epochs", "2")
+    assert "course check: error: unrecognized arguments: --jsn; did you mean --json?" in usage_error(
+        capsys, "course", "check", "--jsn"
+    )
 
 
 @pytest.mark.parametrize(

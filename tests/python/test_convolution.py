@@ -257,6 +257,8 @@ def test_mistakes_are_named() -> None:
         nn.MaxPool2d((17, 16))
     with pytest.raises(ValueError, match=r"AvgPool2d: padding 2 of windows of \(5, 3\); at most half"):
         nn.AvgPool2d((5, 3), padding=2)
+    assert nn.AvgPool2d(3).config() == {"kernel_size": 3, "stride": 3}  # as before there was any
+    assert nn.AvgPool2d(3, padding=(1, 0)).config()["padding"] == (1, 0)
     with pytest.raises(ValueError, match="only 1 is supported"):
         nn.AdaptiveAvgPool2d(2)
     network = nn.Sequential(nn.Conv2d(2, 3, 3))

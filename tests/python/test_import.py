@@ -666,6 +666,32 @@ def test_linear_models_of_scikit_learn_are_linear(tmp_path: Path) -> None:
         models.from_onnx(save(tmp_path / "b.onnx", changed, {}, [3]))
 
 
+def test_valid_windows_have_no_padding_whatever_is_said(tmp_path: Path) -> None:
+    windows = {"kernel_shape": [3], "pads": [1, 1], "strides": [1]}
+    for name, automatic in (("valid", "VALID"), ("said", "NOTSET")):
+        nodes = [node("MaxPool", "x", "y", **windows, auto_pad=automatic)]
+        (pool,) = models.from_onnx(save(tmp_path / f"{name}.onnx", nodes, {}, [3, 7], rank=3))
+        assert pool.padding == (automatic == "NOTSET")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [node("ReduceMean", "lines", "y", axes=[-1]), node("Transpose", "lines", "y", perm=[0, 3, 1, 2])],
+)
+def test_what_stands_behind_a_missed_node_hides_it_not(last: Any, tmp_path: Path) -> None:
+    nodes = [node("Cos", "x", "cos"), node("Transpose", "cos", "lines", perm=[0, 2, 1]), last]
+    rank = 4 if last.op_type == "Transpose" else 3
+    path = save(tmp_path / "a.onnx", nodes, {}, [3, 7, 5][: rank - 1], rank=rank)
+    with pytest.raises(ValueError, match='Cos "node_cos": pdnn has no such layer'):
+        models.from_onnx(path)
+
+
+def test_a_linear_model_has_as_many_numbers_as_it_says(tmp_path: Path) -> None:
+    nodes = [node("LinearRegressor", "x", "y", coefficients=[1.0] * 5, intercepts=[0.5], targets=2)]
+    with pytest.raises(ValueError, match="has 5 coefficients and 1 intercepts for 2 targets"):
+        models.from_onnx(save(tmp_path / "a.onnx", nodes, {}, [3]))
+
+
 @pytest.mark.parametrize("model", [b"bytes", onnx.ModelProto()])
 def test_only_files_are_read(model: Any) -> None:
     with pytest.raises(TypeError, match=r"from_onnx: got \w+, expected the path of a file; onnx.save"):

@@ -300,3 +300,9 @@ def test_numbers_are_compared_with_what_targets_are_expected_to_be(
     assert found["mse"] == pytest.approx(((predicted - y) ** 2).mean(), rel=1e-12)
     assert found["mae"] == pytest.approx(np.abs(predicted - y).mean(), rel=1e-12)
     assert found["raw"] == pytest.approx(model.predict(x).sum())
+
+
+def test_rates_of_outputs_that_are_far_too_large_are_infinite() -> None:
+    y, outputs = np.ones((2, 1)), np.array([[1e4], [0.0]])
+    found = metrics.measure({"mae": metrics.mae}, y, outputs, expected=nn.PoissonNLLLoss().expected)
+    assert found["mae"] == np.inf  # warnings are errors

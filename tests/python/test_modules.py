@@ -617,3 +617,39 @@ def test_masked_and_complex_values_are_refused() -> None:
     with pytest.raises(TypeError, match="complex"):
         weight.data = np.full((2, 3), 1j)
     np.testing.assert_array_equal(weight.data, before)
+
+
+class _Mixed:
+    def __new__(cls, size: int) -> Any:
+        return super().__new__(cls)
+
+
+class _OfMixed(nn.Module, _Mixed):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(size, 2)
+
+
+class _WithoutInit(nn.Module):
+    def __new__(cls) -> Any:
+        return object.__new__(cls)
+
+    def __init__(self) -> None:
+        self.layer = nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize("make", [_WithoutInit, lambda: pdnn.models.mlp([3, 2])])
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_models_that_are_made_in_other_ways_are_copied(make: Callable[[], nn.Module], protocol: int) -> None:
+    pdnn.manual_seed(4)
+    model = make()
+    copies = [pickle.loads(pickle.dumps(model, protocol))]
+    copies += [copy.deepcopy(copies[0]), pickle.loads(pickle.dumps(copies[0], protocol))]
+    assert {each.fingerprint() for each in copies} == {model.fingerprint()}
+
+
+def test_a_module_may_have_a_base_that_is_made_of_arguments() -> None:
+    pdnn.manual_seed(4)
+    model = _OfMixed(3)
+    pdnn.manual_seed(4)
+    np.testing.assert_array_equal(model.flat_parameters, nn.Sequential(nn.Linear(3, 2)).flat_parameters)

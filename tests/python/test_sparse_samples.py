@@ -157,9 +157,9 @@ def test_auto_measures_them_and_estimates_are_made() -> None:
         (lambda: Dataset(WORDS, Y, shift=1), ValueError, "scale=1 and shift=1 of sparse samples"),
         (lambda: Dataset(WORDS, Y[1:]), ValueError, f"x has {N} rows and y has {N - 1}"),
         (lambda: Dataset(WORDS * 1j, Y), TypeError, "x has dtype complex"),
-        (lambda: Dataset(with_starts(5, 10**8), Y), ValueError, "starts of its rows do not rise from 0 to"),
-        (lambda: Dataset(with_starts(5, 0), Y), ValueError, "starts of its rows do not rise from 0 to its"),
-        (lambda: Dataset(with_starts(N, 10**8), Y), ValueError, "starts of its rows do not rise from 0 to"),
+        (lambda: Dataset(with_starts(5, 10**8), Y), ValueError, "indptr does not rise from 0 to"),
+        (lambda: Dataset(with_starts(5, 0), Y), ValueError, "indptr does not rise from 0 to its"),
+        (lambda: Dataset(with_starts(N, 10**8), Y), ValueError, "indptr does not rise from 0 to"),
         (lambda: next(BLOCKS.parts(0, 0, 0, 1, False)), ValueError, "block 1 has samples sparse float32 of"),
         (lambda: Dataset(sparse.csr_array(np.array([[2**53 + 1]])), [0]), ValueError, r"beyond 2\*\*53"),
         (lambda: Stream(WORDS, Y), TypeError, "Stream: x is sparse; pass a Dataset, or blocks"),
@@ -169,6 +169,18 @@ def test_auto_measures_them_and_estimates_are_made() -> None:
 def test_what_cannot_be_is_refused(make: Callable[[], Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         make()
+
+
+@pytest.mark.parametrize("format", ["csr", "csc", "bsr"])
+@pytest.mark.parametrize("damage", ["far", "short", "long"])
+def test_damaged_lines_of_any_format_are_refused(format: str, damage: str) -> None:
+    """SciPy looks at them when an array is made, and then no more."""
+    x = sparse.random(8, 6, 0.5, "csr", dtype=np.float32, random_state=1).asformat(format, copy=True)
+    starts = x.indptr.copy()
+    starts[2] = 10**8
+    x.indptr = {"far": starts, "short": x.indptr[:-1], "long": np.r_[x.indptr, x.indptr[-1]]}[damage]
+    with pytest.raises(ValueError, match="Dataset: sparse x: its indptr does not rise"):
+        Dataset(x, np.zeros(8, int))
 
 
 def test_values_may_be_a_column_of_a_table() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import nn
+from pdnn import ddp, nn, optim
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(0.5, 2, (6, 4))
@@ -110,14 +110,60 @@ def test_only_inputs_keep_a_gradient() -> None:
         pdnn.Tensor(X).sum().backward()
 
 
+def test_a_power_of_0_has_no_slope_and_a_root_says_nothing_at_0() -> None:
+    x = pdnn.Tensor(np.array([0.0, 2.0]), requires_grad=True)
+    (x**0).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [0, 0]
+    x.grad = None
+    (x**0.5).sum().backward()  # warnings are errors
+    assert x.grad is not None and x.grad[0] == np.inf
+
+
+def test_rows_may_be_gone_through_and_a_single_number_not() -> None:
+    x = pdnn.Tensor(X, requires_grad=True)
+    total = sum(row.sum() * row.sum() for row in x)
+    assert isinstance(total, pdnn.Tensor)
+    total.backward()
+    np.testing.assert_allclose(x.grad, np.repeat(2 * X.sum(axis=1, keepdims=True), 4, axis=1))
+    for use in (list, sum, iter):
+        with pytest.raises(TypeError, match="a single number is none to go through"):
+            use(nn.MSELoss()(pdnn.Tensor(X), X))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("op", ["Average", "Sum"])
+def test_optimizers_of_ranks_weigh_no_input_and_no_pass_without_rows(op: str) -> None:
+    net, y = pdnn.models.mlp((4, 3), dtype="float64", seed=1), np.arange(6) % 3
+    x, want = (pdnn.Tensor(X.copy(), requires_grad=True) for _ in range(2))
+    nn.CrossEntropyLoss()(net(want), y).backward()
+    ddp.init()
+    sgd = optim.SGD(net.parameters(), lr=0.1)
+    optimizer = ddp.DistributedOptimizer(sgd, net.named_parameters(), op=getattr(ddp, op))
+    optimizer.zero_grad()
+    nn.CrossEntropyLoss()(net(x), y).backward()
+    np.testing.assert_allclose(x.grad, want.grad, rtol=1e-12)
+    optimizer.step()
+    optimizer.zero_grad()
+    penalty = sum((pdnn.Tensor(p) ** 2).sum() for p in net.parameters())
+    assert isinstance(penalty, pdnn.Tensor)
+    if op == "Average":
+        with pytest.raises(ValueError, match="nothing in this pass counts rows"):
+            penalty.backward()
+    else:
+        penalty.backward()
+        before = net.flat_parameters.copy()
+        optimizer.step()
+        np.testing.assert_allclose(net.flat_parameters, 0.8 * before, rtol=1e-12)
+
+
 def test_single_numbers_compare() -> None:
     loss, best = nn.MSELoss()(pdnn.Tensor(X), X + 1), float("inf")
     assert loss < best and loss <= best and best > loss and best >= loss
+    assert pdnn.Tensor(np.array(0.1, np.float32)) <= 0.1  # in its own precision
     assert not loss > best and loss >= loss * 1 and np.float64(0) < loss and loss > np.float32(0)
-    assert min([loss * 2, loss, loss * 3]) is not None and min(loss * 2, loss).item() == loss.item()
-    with pytest.raises(TypeError, match=r"lt of shapes \(6, 4\) and \(\); .*tensor.data < other"):
+    assert min([loss * 2, loss, loss * 3]).item() == loss.item()
+    with pytest.raises(TypeError, match=r"< of shapes \(6, 4\) and \(\); .*tensor.data < other"):
         pdnn.Tensor(X) < 1  # noqa: B015
-    with pytest.raises(TypeError, match="lt with str"):
+    with pytest.raises(TypeError, match="< with str"):
         loss < "a"  # type: ignore[operator]  # noqa: B015
 
 

@@ -90,7 +90,10 @@ std::string convolved(const char* type, const Channels& channels, const Windows&
 }
 
 std::string pooled(const char* type, const Pair& kernel, const std::optional<Pair>& stride, const Pair& padding) {
-  return Text(type).add("kernel_size", kernel).add("stride", stride.value_or(kernel)).add("padding", padding).done();
+  Text text(type);
+  text.add("kernel_size", kernel).add("stride", stride.value_or(kernel));
+  if (padding.y != 0 || padding.x != 0) text.add("padding", padding);
+  return text.done();
 }
 
 template <class AnyOptions>

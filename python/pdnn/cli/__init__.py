@@ -50,12 +50,15 @@ class Parser(argparse.ArgumentParser):
         """Ends the process, because it takes no such words."""
         table = next((word for word in words if is_table(word)), None)
         data = f"; did you mean --data {table}?" if table and "--data" in self._option_string_actions else ""
-        near = data or _meant(words[0].partition("=")[0], self._option_string_actions)
+        first = next((word for word in words if word != "--"), "").partition("=")[0]
+        near = data or (
+            "" if first in self._option_string_actions else _meant(first, self._option_string_actions)
+        )
         self.error(f"unrecognized arguments: {' '.join(words)}{near}")
 
 
 def _meant(word: str, names: Iterable[str]) -> str:
-    near = get_close_matches(word, [*names], 1)
+    near = get_close_matches(word, [*names], 1, 0.75)
     return f"; did you mean {near[0]}?" if near else ""
 
 
@@ -75,6 +78,9 @@ def command_line() -> Parser:
         subparser._negative_number_matcher = NEGATIVE
         module.add_arguments(subparser)
         subparser.set_defaults(error=subparser.error, unknown=subparser.unknown)
+        for action in subparser._actions:
+            for inner in action.choices.values() if isinstance(action, argparse._SubParsersAction) else ():
+                inner.set_defaults(unknown=inner.unknown)
     return parser
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from pdnn.arrays import to_numpy
 from pdnn.checks import undated, unmasked
 from pdnn.data.checks import Array
-from pdnn.data.sparse import is_sparse, to_csr
+from pdnn.data.sparse import check_starts, is_sparse, to_csr
 
 #: Samples of these types are read as they are; bytes stay bytes.
 READ = (np.uint8, np.float32, np.float64)
@@ -235,6 +235,8 @@ def _sparse(where: str, given: Any) -> Any:
     """The rows of sparse samples, True as 1."""
     if given.ndim != 2:
         raise ValueError(f"{where}: sparse x has shape {given.shape}, expected (n, features)")
+    if given.format in ("csr", "csc", "bsr"):
+        check_starts(where, given)
     x = given.tocsr()
     if x.dtype == np.bool_:  # of which an element that is there twice is True, not 2
         x = to_csr(x, np.bool_).astype(np.uint8)

@@ -177,7 +177,9 @@ def source_of(
         return prepare_rows(where, y, weight, loss, outputs, dtype)
 
     targets, weights = (
-        _spread(prepared, rows, len(whole)) if isinstance(data, Subset) else prepared(slice(None))
+        _spread(prepared, rows, len(whole), whole.y.dtype.kind == "f")
+        if isinstance(data, Subset)
+        else prepared(slice(None))
     )
     arrays = whole.x, targets, whole.scale, whole.shift, weights
     core = core_source(model.dtype, *arrays)
@@ -221,17 +223,20 @@ def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indice
 
 
 def _spread(
-    prepared: Callable[[Any], tuple[Array, Array | None]], rows: Indices, count: int
+    prepared: Callable[[Any], tuple[Array, Array | None]], rows: Indices, count: int, whole: bool
 ) -> tuple[Array, Array | None]:
-    """Targets and weights of so many rows of which only these have to be prepared; others may be 0."""
-    if 4 * len(rows) > count:  # all, without a copy, unless one of the others is wrong
+    """Targets and weights of so many rows of which only these have to be prepared; others may be 0.
+
+    `whole`: all are tried first, whatever their number.
+    """
+    if whole or 4 * len(rows) > count:  # all, which may need no copy, unless one of the others is wrong
         with suppress(TypeError, ValueError):
             return prepared(slice(None))
 
     def spread(own: Array) -> Array:
-        whole = np.zeros((count, *own.shape[1:]), own.dtype)  # memory is taken where it is written
-        whole[rows] = own
-        return whole
+        every = np.zeros((count, *own.shape[1:]), own.dtype)
+        every[rows] = own
+        return every
 
     targets, weights = prepared(rows)
     return spread(targets), None if weights is None else spread(weights)

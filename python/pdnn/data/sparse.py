@@ -20,17 +20,21 @@ def is_sparse(x: Any) -> bool:
     return scipy is not None and bool(scipy.issparse(x))
 
 
-def to_csr(x: Any, dtype: Any) -> Any:
-    """A CSR array in this dtype, with each column of a row once and in order; itself if it is that.
-
-    Raises
-    ------
-    ValueError
-        If the starts of its rows are none: SciPy, which would crash, checks them only when one is made.
-    """
+def check_starts(where: str, x: Any) -> None:
+    """Raises ValueError if the starts of its lines are none: SciPy, which would crash, does not look."""
     starts, count = x.indptr, min(len(x.indices), len(x.data))
-    if starts[0] != 0 or starts[-1] > count or (starts[1:] < starts[:-1]).any():
-        raise ValueError(f"sparse x: the starts of its rows do not rise from 0 to its {count} values")
+    lines = x.shape[x.format == "csc"] // (x.blocksize[0] if x.format == "bsr" else 1)
+    falls = (
+        len(starts) != lines + 1 or starts[0] != 0 or starts[-1] > count or (starts[1:] < starts[:-1]).any()
+    )
+    if falls:
+        raise ValueError(
+            f"{where}: sparse x: its indptr does not rise from 0 to its {count} values in {lines} steps"
+        )
+
+
+def to_csr(x: Any, dtype: Any) -> Any:
+    """A CSR array in this dtype, with each column of a row once and in order; itself if it is that."""
     csr = x.astype(dtype, copy=False)
     if not csr.has_canonical_format:
         csr = csr.copy() if csr is x else csr

@@ -186,6 +186,11 @@ class DistributedOptimizer(Wrapper):
                 "weight; take losses of the same rows and weights, or sums of them (reduction='sum'), each "
                 "divided by what its rows count on all ranks, with op=ddp.Sum"
             )
+        if self.op == Average and all(node.rows is None for node in nodes):
+            raise ValueError(
+                "backward: nothing in this pass counts rows, by which op=Average weighs it; add a penalty to "
+                "the loss, before its backward pass, or use op=ddp.Sum"
+            )
         self._clean = True
         rows = next(iter(counts or (node.rows for node in nodes if node.rows is not None)), 0.0)
         self._synchronized = [node for node in nodes if node.synchronized]

@@ -87,7 +87,7 @@ def _is_clear(blocks: list[list[float]]) -> bool:
     others = [own for own in blocks if own is not best]
     rounds = list(zip(best, *others, strict=True))
     ahead = min((min(theirs) / own for own, *theirs in rounds if theirs), default=np.inf)
-    return bool(ahead > (CLEAR if len(rounds) >= FEWEST else FAR) and len(rounds) >= SOON)
+    return bool(others and ahead > (CLEAR if len(rounds) >= FEWEST else FAR) and len(rounds) >= SOON)
 
 
 def as_many_as_pay(

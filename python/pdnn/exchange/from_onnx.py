@@ -114,9 +114,11 @@ class _Reader(Samples):
         if (options.get_string("post_transform", "NONE") or "NONE") != "NONE":
             raise Unknown("transforms its outputs")
         targets = options.get_int("targets", 1) or 1
-        weight = np.array(options.get_floats("coefficients", []), np.float32).reshape(targets, -1).T
+        weight = np.array(options.get_floats("coefficients", []), np.float32)
         bias = np.array(options.get_floats("intercepts", [0.0] * targets), np.float32)
-        self.linear(weight, bias)
+        if not weight.size or weight.size % targets or len(bias) != targets:
+            raise Unknown(f"has {weight.size} coefficients and {len(bias)} intercepts for {targets} targets")
+        self.linear(weight.reshape(targets, -1).T, bias)
 
     def linear(self, weight: Array, bias: Array | None) -> None:
         """A Linear from the file's features."""
@@ -191,7 +193,7 @@ class _Reader(Samples):
         """An AdaptiveAvgPool2d, or that of lines, if it is over all axes behind the channels."""
         options, values = step.node.attributes, step.node.inputs
         axes = self.graph.constant(values[1]) if len(values) > 1 else options.get_ints("axes", ())
-        channels, *places = (None, None, None) if self.shape is None else self.shape
+        channels, *places = (None,) * (len(self.axes) - 1) if self.shape is None else self.shape
         rank = 2 + len(places)
         over = {self.axes[int(axis) % rank] for axis in ([] if axes is None else axes)}
         if rank not in (3, 4) or over != {*range(2, rank)}:

@@ -210,6 +210,7 @@ class Samples:
         if rank not in (2, 4) or sorted(order) != [*range(rank)] or order[0] != 0:
             raise Unknown(f"puts the axes of {rank - 1}-dimensional samples in the order {order}")
         if rank == 4:
+            self.turn()
             self.axes = tuple(self.axes[axis] for axis in order)
 
     def flatten(self, step: Step) -> None:

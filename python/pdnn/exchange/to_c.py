@@ -235,8 +235,8 @@ def _image(layer: Layer) -> tuple[int, ...]:
 
 
 def _each(layer: Layer, argument: str, of_row: int = 1) -> list[int]:
-    """The two numbers of windows on images; on lines, the first is that of their row."""
-    return [of_row] * (3 - len(layer.inputs)) + layer.each(argument)
+    """The two numbers of windows on images, of_row where there are none; on lines, the first is of_row."""
+    return [of_row] * (3 - len(layer.inputs)) + layer.each(argument, of_row)
 
 
 def _comment(name: str, network: Network) -> str:

@@ -153,7 +153,7 @@ def _pool(op: str, **more: int) -> Writer:
 
 def _windows(layer: Layer) -> dict[str, list[int]]:
     kernel, stride = layer.each("kernel_size"), layer.each("stride")
-    return {"kernel_shape": kernel, "strides": stride, "pads": 2 * layer.each("padding")}
+    return {"kernel_shape": kernel, "strides": stride, "pads": 2 * layer.each("padding", 0)}
 
 
 def _leaky_relu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:

@@ -50,7 +50,9 @@ class Windows(NamedTuple):
                     raise Unknown("its padding depends on the size of images, which the file does not say")
                 wholes.append(max((-(-size // step) - 1) * step + (taps - 1) * apart + 1 - size, 0))
             pads = [*(whole // 2 for whole in wholes), *(whole - whole // 2 for whole in wholes)]
-        elif automatic not in ("NOTSET", "VALID"):
+        elif automatic == "VALID":
+            pads = [0] * (2 * axes)
+        elif automatic != "NOTSET":
             raise Unknown(f"its auto_pad is {automatic!r}")
         if len(pads) != 2 * axes or min(pads) < 0:
             raise Unknown(f"its pads are {pads}, expected {2 * axes} numbers from 0")

@@ -157,6 +157,8 @@ class Conv2d(_Conv):
 
 
 class _Pool(_Windowed):
+    padding: Size = 0  # of those in pickles of other versions
+
     def __init__(
         self,
         kernel_size: int | Sequence[int],
@@ -175,7 +177,8 @@ class _Pool(_Windowed):
 
     def config(self) -> dict[str, Any]:
         """The windows."""
-        return {"kernel_size": self.kernel_size, "stride": self.stride, "padding": self.padding}
+        padding = {} if self.padding == 0 else {"padding": self.padding}
+        return {"kernel_size": self.kernel_size, "stride": self.stride, **padding}
 
     def _windows(self) -> list[list[int]]:
         return [*map(self._each, (self.kernel_size, self.stride, self.padding))]

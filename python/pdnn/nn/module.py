@@ -55,13 +55,7 @@ class Module(Advising):
     seed: int | None = None
     _dtype: str | None = None
     _place: Place | None = None
-    _seeds: Seeds  # which were current when it was made
-
-    def __new__(cls, *_: Any, **__: Any) -> Any:
-        """An object that also knows the sequence of seeds that `manual_seed` had begun."""
-        module = super().__new__(cls)
-        vars(module)["_seeds"] = seeds()
-        return module
+    _seeds: Seeds | None = None  # which were current when it was made
 
     def __init__(self, *, dtype: npt.DTypeLike | None = None, seed: int | None = None) -> None:
         if dtype is not None:
@@ -89,6 +83,8 @@ class Module(Advising):
         return (module for _, module in self.named_modules())
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if self._seeds is None:
+            vars(self)["_seeds"] = seeds()
         if not isinstance(value, (Handle, Module)) or value is not vars(self).get(name):  # as by weight *= 2
             check_change(self, name, value)
         super().__setattr__(name, value)
@@ -185,7 +181,7 @@ class Module(Advising):
                     "which is not inside this one; build new layers, or take the whole model"
                 )
             store = self._allocate(
-                named, dtype, self._seeds.next() if self.seed is None else self.seed % 2**64
+                named, dtype, (self._seeds or seeds()).next() if self.seed is None else self.seed % 2**64
             )
         store.synchronized |= any(getattr(module, "sync", False) for module in self.modules())
         for module in self.modules():
@@ -323,7 +319,7 @@ class Module(Advising):
 
     def __getstate__(self) -> dict[str, Any]:
         state = vars(self).copy()  # the handles carry their values
-        del state["_seeds"]
+        state.pop("_seeds", None)
         if (place := state.pop("_place", None)) is not None:
             state.update(_dtype=place.store.arithmetic, seed=place.store.seed)
         else:  # there are none yet, and those of the copies will be the same

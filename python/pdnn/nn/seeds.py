@@ -56,7 +56,7 @@ def manual_seed(seed: int) -> None:
 def settled_seed(modules: Iterable[Any]) -> int:
     """The seed of a model without memory, for its copies, too; its other modules get some that follow."""
     model, *parts = modules
-    seed = int(model._seeds.next() if model.seed is None else model.seed)
+    seed = int((model._seeds or seeds()).next() if model.seed is None else model.seed)
     for number, module in enumerate((model, *parts)):
         if module.seed is None and module._place is None:
             module.seed = (seed + number * GOLDEN_RATIO) % 2**64

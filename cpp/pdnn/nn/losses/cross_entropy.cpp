@@ -1,6 +1,7 @@
 #include "pdnn/nn/losses/cross_entropy.hpp"
 
 #include <array>
+#include <cmath>
 #include <numeric>
 
 #include "pdnn/kernels/table.hpp"
@@ -62,7 +63,7 @@ void CrossEntropyLoss<T>::smooth_classes(Range mine, const Tensor<const T>& y, c
     std::array<double, 8> sums{};  // side by side, as vectors are added
     for (Index j = 0; j < width; ++j) sums[static_cast<std::size_t>(j % 8)] += at[j];
     const double mean = std::reduce(sums.begin(), sums.end()) / static_cast<double>(width);
-    rows[2 * r] += smoothing_ * (at[classes[r]] - mean);
+    if (std::isfinite(rows[2 * r])) rows[2 * r] += smoothing_ * (at[classes[r]] - mean);
     if (!dy.wanted()) continue;
     T* const to = dy.row(r);
     for (Index j = 0; j < width; ++j) to[j] -= each;
